@@ -24,3 +24,15 @@ kernel-stock: ## build the same Linux unmodified, to compare with
 kernel-debug: ## build Spindle's Linux with every check on, and KUnit
 	@scripts/setup.sh kernel
 	@scripts/kernel-build.sh debug
+
+.PHONY: kernel-edit kernel-export kernel-checkpatch
+kernel-edit: ## make a git repository of the kernel, one commit a patch
+	@scripts/setup.sh kernel
+	@scripts/kernel-edit.sh
+
+kernel-export: ## write that repository's commits back to kernel/
+	@scripts/kernel-export.sh
+
+kernel-checkpatch: ## check kernel/ with the kernel's checkpatch
+	@scripts/setup.sh kernel
+	@scripts/kernel-checkpatch.sh
