@@ -37,7 +37,8 @@ else
 	} || die "$edit holds unexported work on another kernel version; export or remove it"
 	say "making a git repository of $base (a minute or two)"
 	rm -rf "$edit"
-	cp -a --reflink=auto "$stock" "$edit"
+	mkdir "$edit"
+	cp -a --reflink=auto "$stock/." "$edit/"
 	command git -C "$edit" init -q -b spindle
 	git config core.fileMode true
 	git add -A -f

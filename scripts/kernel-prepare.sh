@@ -56,7 +56,8 @@ if [ "$(cat "$spindle.base" 2>/dev/null)" != "$identity" ]; then
 	else
 		say "copying linux-stock to linux-spindle"
 		rm -rf "$spindle.new"
-		cp -a --reflink=auto "$stock" "$spindle.new"
+		mkdir "$spindle.new"
+		cp -a --reflink=auto "$stock/." "$spindle.new/"
 		mv "$spindle.new" "$spindle"
 	fi
 	: >"$manifest"
