@@ -77,10 +77,11 @@ impl Scanner {
             self.ended = true;
         }
         let kind = classify(message);
-        // Inside a report only something worse, or new, is a report of its own:
-        // an oops ends in a panic, and both are one event.
+        // Inside a report only something worse is a report of its own. An oops
+        // ends in a panic, however much is printed between: one event.
         let last = self.findings.last().map(|finding| finding.kind);
-        let same_event = self.open > 0 && kind.is_some() && last >= kind;
+        let dead = last == Some(FindingKind::Panic);
+        let same_event = kind.is_some() && last >= kind && (self.open > 0 || dead);
         if self.open > 0 {
             self.open -= 1;
             if let Some(finding) = self.findings.last_mut() {

@@ -18,6 +18,7 @@
 
 mod accel;
 mod cli;
+mod clock;
 mod config;
 mod console;
 mod cpio;

@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use crate::{Accel, Pti, VmConfig};
+use crate::{Accel, Pti, VmConfig, clock};
 
 pub const PROGRAM: &str = "qemu-system-x86_64";
 
@@ -76,27 +76,34 @@ pub fn share_tag(index: usize) -> String {
 pub fn command_line(config: &VmConfig, accel: Accel) -> String {
     // Warnings and worse on the console: that is where findings come from. An
     // oops ends the run; an NMI, sent to a guest that hangs, shows where.
-    let mut words: Vec<&str> = vec![
-        "console=ttyS0",
-        "loglevel=5",
-        "panic=-1",
-        "oops=panic",
-        "unknown_nmi_panic",
-        "panic_print=0x48",
-    ];
+    let mut line = String::from(
+        "console=ttyS0 loglevel=5 panic=-1 oops=panic unknown_nmi_panic panic_print=0x48",
+    );
     if accel == Accel::Tcg {
         // All emulated CPUs read the host's one clock; without this the
-        // kernel finds them apart and falls back to a slow timer. The
-        // lockup detector must bear a host that runs few of them at a time.
-        words.extend(["tsc=reliable", "watchdog_thresh=60"]);
+        // kernel finds them apart and falls back to a slow timer. The timer
+        // check and the lockup detector must bear a host that runs few of
+        // them at a time.
+        line += " tsc=reliable no_timer_check watchdog_thresh=60";
+        let khz = if config.icount {
+            Some(clock::ICOUNT_KHZ)
+        } else {
+            clock::host_tsc_khz()
+        };
+        if let Some(khz) = khz {
+            line += &format!(" tsc_early_khz={khz}");
+        }
     }
-    match config.pti {
-        Pti::Auto => {}
-        Pti::On => words.push("pti=on"),
-        Pti::Off => words.push("pti=off"),
+    line += match config.pti {
+        Pti::Auto => "",
+        Pti::On => " pti=on",
+        Pti::Off => " pti=off",
+    };
+    for word in &config.append {
+        line.push(' ');
+        line += word;
     }
-    words.extend(config.append.iter().map(String::as_str));
-    words.join(" ")
+    line
 }
 
 fn accelerator(config: &VmConfig, accel: Accel) -> &'static str {
@@ -299,6 +306,7 @@ mod tests {
             ",+la57",
             "-accel tcg,thread=single",
             "-icount shift=0,sleep=off",
+            " tsc_early_khz=1000000 ",
             " pti=on foo=bar'",
         ] {
             assert!(line.contains(part), "no '{part}' in {line}");
