@@ -36,3 +36,16 @@ kernel-export: ## write that repository's commits back to kernel/
 kernel-checkpatch: ## check kernel/ with the kernel's checkpatch
 	@scripts/setup.sh kernel
 	@scripts/kernel-checkpatch.sh
+
+.PHONY: selftests
+selftests: ## build the kernel's selftests for the lab VM
+	@scripts/setup.sh kernel
+	@scripts/selftests.sh
+
+.PHONY: test
+test: setup ## run every check; ends with "N passed, N failed, N skipped"
+	@scripts/test.sh
+
+.PHONY: demo
+demo: setup ## build what is missing and watch memcached's page tables move
+	@scripts/demo.sh

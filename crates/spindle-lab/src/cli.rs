@@ -88,7 +88,7 @@ struct MachineArgs {
     #[arg(long, value_name = "SIZE", default_value_t = Size::gib(4), conflicts_with = "node")]
     memory: Size,
 
-    /// One node, as cpus=N,memory=SIZE (repeat; either may be left out)
+    /// One node, as cpus=N,memory=SIZE (repeat; either may be left out, nodes without CPUs last)
     #[arg(long, value_name = "NODE")]
     node: Vec<NodeSpec>,
 

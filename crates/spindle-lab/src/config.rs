@@ -33,7 +33,7 @@ impl NodeSpec {
                 "{nodes} nodes; allowed: 1 to {MAX_NODES}"
             )));
         }
-        if cpus == 0 || cpus > MAX_CPUS || !cpus.is_multiple_of(nodes) {
+        if cpus == 0 || cpus > MAX_CPUS || cpus % nodes != 0 {
             return Err(Error::Invalid(format!(
                 "{cpus} CPUs on {nodes} nodes; allowed: a multiple of {nodes} up to {MAX_CPUS} \
                  (for uneven nodes, describe each with --node)"
@@ -249,6 +249,17 @@ impl VmConfig {
         if self.nodes[0].cpus == 0 || self.nodes[0].memory.bytes() == 0 {
             return invalid("node 0 boots the machine: it needs CPUs and memory".into());
         }
+        // Linux numbers nodes as it meets them in the firmware's tables, which
+        // list CPUs first: any other order would not be the guest's.
+        let bare = self.nodes.iter().position(|node| node.cpus == 0);
+        let last = self.nodes.iter().rposition(|node| node.cpus > 0);
+        if let (Some(bare), Some(last)) = (bare, last) {
+            if bare < last {
+                return invalid(format!(
+                    "node {bare} has no CPUs, node {last} has; allowed: nodes without CPUs last"
+                ));
+            }
+        }
         if self.cpus() > MAX_CPUS {
             return invalid(format!("{} CPUs; allowed: 1 to {MAX_CPUS}", self.cpus()));
         }
@@ -360,6 +371,7 @@ mod tests {
     #[test]
     fn bad_settings_are_named() {
         assert!(refused(|c| c.nodes.truncate(0)).contains("0 nodes"));
+        assert!(refused(|c| c.nodes[1].cpus = 0).contains("node 1 has no CPUs, node 3 has"));
         assert!(refused(|c| c.nodes[0].cpus = 99).contains("105 CPUs"));
         assert!(refused(|c| c.sysctls = vec![("a b".into(), "1".into())]).contains("'a b'"));
         assert!(refused(|c| c.sysctls = vec![("../x".into(), "1".into())]).contains("'../x'"));

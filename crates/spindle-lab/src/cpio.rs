@@ -70,7 +70,7 @@ impl Archive {
     }
 
     fn pad(&mut self) {
-        while !self.bytes.len().is_multiple_of(4) {
+        while self.bytes.len() % 4 != 0 {
             self.bytes.push(0);
         }
     }

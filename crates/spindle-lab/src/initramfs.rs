@@ -90,7 +90,7 @@ impl Records {
             if part.as_bytes().contains(&0) {
                 return Err(Error::Invalid(format!(
                     "a NUL byte in {key} {}",
-                    part.display()
+                    part.to_string_lossy()
                 )));
             }
             self.0.extend_from_slice(part.as_bytes());

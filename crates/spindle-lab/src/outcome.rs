@@ -121,7 +121,7 @@ impl Outcome {
             };
             let _ = writeln!(
                 text,
-                "the guest kernel reported a {what}{more} (console line {}):",
+                "the guest kernel reported: {what}{more} (console line {}):",
                 worst.line
             );
             for line in worst.text.iter().take(24) {

@@ -272,7 +272,7 @@ mod tests {
             nodes: vec![
                 node(3, Size::gib(1)),
                 node(1, Size::mib(0)),
-                node(0, Size::gib(1)),
+                node(0, Size::gib(2)),
             ],
             ..VmConfig::default()
         };

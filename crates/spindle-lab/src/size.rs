@@ -50,7 +50,7 @@ impl FromStr for Size {
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        if self.0 > 0 && self.0.is_multiple_of(1 << 30) {
+        if self.0 > 0 && self.0 % (1 << 30) == 0 {
             write!(f, "{}G", self.0 >> 30)
         } else {
             write!(f, "{}M", self.0 >> 20)
