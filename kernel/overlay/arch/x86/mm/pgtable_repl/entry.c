@@ -70,6 +70,7 @@ static void repl_link(struct ptdesc *table, void *entry, pteval_t val,
 		    repl_wants_copy(child, level - 1, domain))
 			repl_copy_table(child, level - 1, copy->pt_repl_mm,
 					domain, NULL);
+		/* A walker that follows the link finds the copy filled. */
 		smp_wmb();
 		repl_write(repl_slot(copy, entry),
 			   repl_translate(val, domain), level);
