@@ -110,12 +110,6 @@ static pgd_t *repl_make_root(struct mm_struct *mm, unsigned int domain,
 
 		if (!val)
 			continue;
-		/*
-		 * Isolation poisons the kernel's view of user space with NX;
-		 * the store below does that anew for the copy.
-		 */
-		if (cpu_feature_enabled(X86_FEATURE_PTI))
-			val &= ~_PAGE_NX;
 		if (repl_is_table(val))
 			val = repl_translate(val, domain);
 		repl_write((pteval_t *)(root + i), val, repl_root_level());
