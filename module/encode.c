@@ -151,17 +151,20 @@ static unsigned int protnone_flags(struct mm_struct *mm, unsigned long addr)
 
 /*
  * Memory that does not count as the process's: special entries (zero page,
- * frames that drivers put there), frames without struct page, and huge pages
- * that belong to neither anonymous memory nor a file, which is the huge zero
- * page above all.  The page may be on its way to another use: nothing but
- * its descriptor is looked at.
+ * frames that drivers put there), frames without struct page, pages of the
+ * kernel itself (vdso), and huge pages that belong to neither anonymous
+ * memory nor a file, which is the huge zero page above all.  The page may be
+ * on its way to another use: nothing but its descriptor is looked at.
  */
 static bool entry_is_special(u64 val, unsigned int level, unsigned long pfn,
 			     unsigned int node)
 {
+	struct page *page;
+
 	if (node == NO_NODE || (val & _PAGE_SPECIAL))
 		return true;
-	return level > 1 && !READ_ONCE(pfn_to_page(pfn)->mapping);
+	page = pfn_to_page(pfn);
+	return PageReserved(page) || (level > 1 && !READ_ONCE(page->mapping));
 }
 
 static void classify(const struct ptdump_table *table, unsigned int i,

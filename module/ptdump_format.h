@@ -107,9 +107,10 @@
  * The first run of a table has bit 0 set.  Within a run each frame is
  * "step" after the one before it: the number of frames that a leaf entry of
  * this level maps, or 1 for PTDUMP_KIND_TABLE.  The frame expected of the
- * next run is one step after the last frame of the run before; of the first
- * run of a table, 0, and its node is "no node" until it says otherwise.  Runs of kinds that have no frame (SWAP, MIGRATION,
- * OTHER) leave node and expected frame alone and never set bits 1 and 3.
+ * next run is one step after the last frame of the run before.  Before the
+ * first run of a table, the expected frame is 0 and the node is "no node".
+ * Runs of kinds that have no frame (SWAP, MIGRATION, OTHER) leave node and
+ * expected frame alone and never set bits 1 and 3.
  *
  * Size: 20 to 25 bytes for a table whose entries map consecutive frames,
  * about 5 bytes an entry when frames are scattered, never more than
@@ -201,7 +202,7 @@ enum ptdump_kind {
 #define PTDUMP_ENTRY_WRITE	0x10
 #define PTDUMP_ENTRY_ACCESSED	0x20
 #define PTDUMP_ENTRY_DIRTY	0x40
-/* No ordinary memory of the process: zero page, device or driver page. */
+/* Not the process's memory: zero page, vdso, device or driver page. */
 #define PTDUMP_ENTRY_SPECIAL	0x80
 
 #define PTDUMP_END_COMPLETE	0
