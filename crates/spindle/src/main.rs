@@ -6,19 +6,21 @@ use std::process::ExitCode;
 use clap::Parser;
 
 /// Place, replicate, migrate and show page tables
-#[derive(Debug, Parser)]
-#[command(name = "spindle", version)]
-enum Command {
+#[derive(Parser)]
+#[command(name = "spindle", version, propagate_version = true)]
+enum Spindle {
     Dump(spindle_dump::cli::dump::Args),
+    Lab(spindle_lab::Args),
     Locality(spindle_dump::cli::locality::Args),
 }
 
 fn main() -> ExitCode {
-    let done = match Command::parse() {
-        Command::Dump(args) => spindle_dump::cli::dump::run(args),
-        Command::Locality(args) => spindle_dump::cli::locality::run(args),
+    let result = match Spindle::parse() {
+        Spindle::Dump(args) => spindle_dump::cli::dump::run(args),
+        Spindle::Lab(args) => spindle_lab::run(args),
+        Spindle::Locality(args) => spindle_dump::cli::locality::run(args),
     };
-    done.unwrap_or_else(|error| {
+    result.unwrap_or_else(|error| {
         eprintln!("spindle: {error:#}");
         ExitCode::FAILURE
     })

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# Entry points for people. `make help` lists them; the work is in scripts/.
+
+SPINDLE_BUILD ?= build
+export SPINDLE_BUILD
+
+.PHONY: help
+help: ## list these targets
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 24
+
+.PHONY: setup
+setup: ## install the packages that everything below needs
+	@scripts/setup.sh all
+
+.PHONY: kernel kernel-stock kernel-debug
+kernel: ## build Linux with Spindle; prints where the image is
+	@scripts/setup.sh kernel
+	@scripts/kernel-build.sh spindle
+
+kernel-stock: ## build the same Linux unmodified, to compare with
+	@scripts/setup.sh kernel
+	@scripts/kernel-build.sh stock
+
+kernel-debug: ## build Spindle's Linux with every check on, and KUnit
+	@scripts/setup.sh kernel
+	@scripts/kernel-build.sh debug
+
+.PHONY: kernel-edit kernel-export kernel-checkpatch
+kernel-edit: ## make a git repository of the kernel, one commit a patch
+	@scripts/setup.sh kernel
+	@scripts/kernel-edit.sh
+
+kernel-export: ## write that repository's commits back to kernel/
+	@scripts/kernel-export.sh
+
+kernel-checkpatch: ## check kernel/ with the kernel's checkpatch
+	@scripts/setup.sh kernel
+	@scripts/kernel-checkpatch.sh
+
+.PHONY: selftests
+selftests: ## build the kernel's selftests for the lab VM
+	@scripts/setup.sh kernel
+	@scripts/selftests.sh
+
+.PHONY: test
+test: setup ## run every check; ends with "N passed, N failed, N skipped"
+	@scripts/test.sh
+
+.PHONY: demo
+demo: setup ## build what is missing and watch memcached's page tables move
+	@scripts/demo.sh

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Page-table replication: the gates under the page-table entry accessors.
+ *
+ * Generic mm code reads and writes the canonical tree (mm->pgd) through
+ * set_pte(), ptep_get() and their kin.  When a process has domain trees, each
+ * canonical table page heads a list of copies, and every accessor has to reach
+ * them too.  This header wraps the accessors: the canonical entry is handled
+ * inline exactly as without the feature; the copies are handled out of line,
+ * behind a static key that is on while at least one process is replicated.
+ *
+ * Included by <asm/pgtable.h> once the raw accessors exist.  The wrappers sit
+ * on top of set_pte() and friends whether these are native or paravirtual.
+ * Code that must not touch copies uses the native_ names.
+ *
+ * Locking: the caller holds the lock of the canonical table (its split
+ * page-table lock for PTE and PMD tables, mm->page_table_lock above), or
+ * excludes everybody else (a table not linked yet, free_pgtables()).  Reads may
+ * be lockless.  See Documentation/mm/pgtable_repl.rst.
+ */
+#ifndef _ASM_X86_PGTABLE_REPL_H
+#define _ASM_X86_PGTABLE_REPL_H
+
+#ifndef __ASSEMBLY__
+
+/* The 32-bit vDSO includes this with a faked 32-bit configuration. */
+#if defined(CONFIG_PGTABLE_REPL) && defined(CONFIG_X86_64)
+
+#include <linux/jump_label_ratelimit.h>
+
+extern struct static_key_false_deferred pgtable_repl_key;
+
+/* True while any process has domain trees; a patched branch. */
+static __always_inline bool pgtable_repl_active(void)
+{
+	return static_branch_unlikely(&pgtable_repl_key.key);
+}
+
+/* Bits that the page walker sets by itself in whichever copy it walks. */
+#define PGTABLE_REPL_AD		(_PAGE_ACCESSED | _PAGE_DIRTY)
+
+void __pgtable_repl_set_entry(void *entry, pteval_t val, enum pg_level level);
+void __pgtable_repl_sync(void *entry, unsigned int nr);
+pteval_t __pgtable_repl_read(void *entry, pteval_t val);
+pteval_t __pgtable_repl_exchange(void *entry, pteval_t val);
+pteval_t __pgtable_repl_exchange_full(void *entry);
+pteval_t __pgtable_repl_wrprotect(void *entry);
+bool __pgtable_repl_clear_young(void *entry);
+
+/* Set one entry that may point to a table: pmd, pud, p4d, pgd. */
+static __always_inline void pgtable_repl_set_entry(void *entry, pteval_t val,
+					     enum pg_level level)
+{
+	if (pgtable_repl_active())
+		__pgtable_repl_set_entry(entry, val, level);
+}
+
+/* Bring @nr leaf entries of all copies up to date with the canonical ones. */
+static __always_inline void pgtable_repl_sync(void *entry, unsigned int nr)
+{
+	if (pgtable_repl_active())
+		__pgtable_repl_sync(entry, nr);
+}
+
+/*
+ * Return @val, just read from @entry, with the accessed and dirty bits that
+ * the hardware set in copies.  Nothing to look for in an entry the hardware
+ * does not use, or one that has both bits already.
+ */
+static __always_inline pteval_t pgtable_repl_read(void *entry, pteval_t val)
+{
+	if (pgtable_repl_active() && (val & _PAGE_PRESENT) &&
+	    (val & PGTABLE_REPL_AD) != PGTABLE_REPL_AD)
+		return __pgtable_repl_read(entry, val);
+	return val;
+}
+
+/*
+ * The canonical entry has just been exchanged for @val: exchange the copies
+ * as well and return the accessed and dirty bits found in them.
+ */
+static __always_inline pteval_t pgtable_repl_exchange(void *entry, pteval_t val)
+{
+	if (pgtable_repl_active())
+		return __pgtable_repl_exchange(entry, val);
+	return 0;
+}
+
+/* The same for an address space that nobody runs in any more. */
+static __always_inline pteval_t pgtable_repl_exchange_full(void *entry)
+{
+	if (pgtable_repl_active())
+		return __pgtable_repl_exchange_full(entry);
+	return 0;
+}
+
+/*
+ * Write-protect the copies, before the canonical entry.  Returns the accessed
+ * and dirty bits found, which the caller adds to the canonical entry.
+ */
+static __always_inline pteval_t pgtable_repl_wrprotect(void *entry)
+{
+	if (pgtable_repl_active())
+		return __pgtable_repl_wrprotect(entry);
+	return 0;
+}
+
+/* Clear the accessed bit in the copies; true if one had it. */
+static __always_inline bool pgtable_repl_clear_young(void *entry)
+{
+	return pgtable_repl_active() && __pgtable_repl_clear_young(entry);
+}
+
+/* Store to the canonical entry only. */
+static __always_inline void __set_pte(pte_t *ptep, pte_t pte)
+{
+	set_pte(ptep, pte);
+}
+
+static __always_inline void pgtable_repl_set_pte(pte_t *ptep, pte_t pte)
+{
+	__set_pte(ptep, pte);
+	pgtable_repl_sync(ptep, 1);
+}
+#undef set_pte
+#define set_pte(ptep, pte)	pgtable_repl_set_pte(ptep, pte)
+
+static __always_inline void pgtable_repl_pte_clear(struct mm_struct *mm,
+						   unsigned long addr,
+						   pte_t *ptep)
+{
+	pte_clear(mm, addr, ptep);
+	pgtable_repl_sync(ptep, 1);
+}
+#undef pte_clear
+#define pte_clear(mm, addr, ptep) pgtable_repl_pte_clear(mm, addr, ptep)
+
+static __always_inline void pgtable_repl_set_pmd(pmd_t *pmdp, pmd_t pmd)
+{
+	set_pmd(pmdp, pmd);
+	pgtable_repl_set_entry(pmdp, native_pmd_val(pmd), PG_LEVEL_2M);
+}
+#undef set_pmd
+#define set_pmd(pmdp, pmd)	pgtable_repl_set_pmd(pmdp, pmd)
+
+static __always_inline void pgtable_repl_pmd_clear(pmd_t *pmdp)
+{
+	pmd_clear(pmdp);
+	pgtable_repl_set_entry(pmdp, 0, PG_LEVEL_2M);
+}
+#undef pmd_clear
+#define pmd_clear(pmdp)		pgtable_repl_pmd_clear(pmdp)
+
+static __always_inline void pgtable_repl_set_pud(pud_t *pudp, pud_t pud)
+{
+	set_pud(pudp, pud);
+	pgtable_repl_set_entry(pudp, native_pud_val(pud), PG_LEVEL_1G);
+}
+#undef set_pud
+#define set_pud(pudp, pud)	pgtable_repl_set_pud(pudp, pud)
+
+static __always_inline void pgtable_repl_pud_clear(pud_t *pudp)
+{
+	pud_clear(pudp);
+	pgtable_repl_set_entry(pudp, 0, PG_LEVEL_1G);
+}
+#undef pud_clear
+#define pud_clear(pudp)		pgtable_repl_pud_clear(pudp)
+
+static __always_inline void pgtable_repl_set_p4d(p4d_t *p4dp, p4d_t p4d)
+{
+	set_p4d(p4dp, p4d);
+	pgtable_repl_set_entry(p4dp, native_p4d_val(p4d), PG_LEVEL_512G);
+}
+#undef set_p4d
+#define set_p4d(p4dp, p4d)	pgtable_repl_set_p4d(p4dp, p4d)
+
+static __always_inline void pgtable_repl_p4d_clear(p4d_t *p4dp)
+{
+	p4d_clear(p4dp);
+	pgtable_repl_set_entry(p4dp, 0, PG_LEVEL_512G);
+}
+#undef p4d_clear
+#define p4d_clear(p4dp)		pgtable_repl_p4d_clear(p4dp)
+
+#ifndef __PAGETABLE_P4D_FOLDED
+static __always_inline void pgtable_repl_set_pgd(pgd_t *pgdp, pgd_t pgd)
+{
+	set_pgd(pgdp, pgd);
+	pgtable_repl_set_entry(pgdp, native_pgd_val(pgd), PG_LEVEL_256T);
+}
+#undef set_pgd
+#define set_pgd(pgdp, pgd)	pgtable_repl_set_pgd(pgdp, pgd)
+
+static __always_inline void pgtable_repl_pgd_clear(pgd_t *pgdp)
+{
+	pgd_clear(pgdp);
+	if (pgtable_l5_enabled())
+		pgtable_repl_set_entry(pgdp, 0, PG_LEVEL_256T);
+}
+#undef pgd_clear
+#define pgd_clear(pgdp)		pgtable_repl_pgd_clear(pgdp)
+#endif
+
+#define ptep_get ptep_get
+static __always_inline pte_t ptep_get(pte_t *ptep)
+{
+	pte_t pte = READ_ONCE(*ptep);
+
+	return native_make_pte(pgtable_repl_read(ptep, native_pte_val(pte)));
+}
+
+#define pmdp_get pmdp_get
+static __always_inline pmd_t pmdp_get(pmd_t *pmdp)
+{
+	pmd_t pmd = READ_ONCE(*pmdp);
+
+	return native_make_pmd(pgtable_repl_read(pmdp, native_pmd_val(pmd)));
+}
+
+#define pudp_get pudp_get
+static __always_inline pud_t pudp_get(pud_t *pudp)
+{
+	pud_t pud = READ_ONCE(*pudp);
+
+	return native_make_pud(pgtable_repl_read(pudp, native_pud_val(pud)));
+}
+
+#else /* !CONFIG_PGTABLE_REPL */
+
+static __always_inline bool pgtable_repl_active(void) { return false; }
+static __always_inline void pgtable_repl_sync(void *entry, unsigned int nr) { }
+static __always_inline pteval_t pgtable_repl_read(void *entry, pteval_t val)
+{
+	return val;
+}
+static __always_inline pteval_t pgtable_repl_exchange(void *entry, pteval_t val)
+{
+	return 0;
+}
+static __always_inline pteval_t pgtable_repl_exchange_full(void *entry)
+{
+	return 0;
+}
+static __always_inline pteval_t pgtable_repl_wrprotect(void *entry)
+{
+	return 0;
+}
+static __always_inline bool pgtable_repl_clear_young(void *entry)
+{
+	return false;
+}
+
+#endif /* CONFIG_PGTABLE_REPL */
+#endif /* __ASSEMBLY__ */
+#endif /* _ASM_X86_PGTABLE_REPL_H */

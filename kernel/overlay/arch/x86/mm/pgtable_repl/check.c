@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Page-table replication: compare every domain tree with the canonical tree.
+ *
+ * What must hold of every table while its lock is free:
+ *  - a copy's leaf entries equal the canonical ones but for accessed and dirty;
+ *  - a copy's entry that points to a table points to the same domain's copy of
+ *    that table, or to the canonical page where the domain has none, with the
+ *    same flags;
+ *  - a copy lies on its domain's node, belongs to the mm, and heads no list;
+ *  - a domain has at most one copy of a table, and one only if it has a copy of
+ *    the table's parent;
+ *  - roots equal the canonical root in the kernel's half, and, with page-table
+ *    isolation, the halves that user space runs on map what the others map.
+ *
+ * The check only reports.
+ */
+#include "table.h"
+
+struct repl_check {
+	struct mm_struct *mm;
+	struct pgtable_repl_report *report;
+	pgtable_repl_diff_fn diff;
+	void *arg;
+};
+
+static void repl_diff(struct repl_check *c, const char *what,
+		      unsigned long addr, enum pg_level level,
+		      unsigned int domain, pteval_t canon, pteval_t copy)
+{
+	c->report->diffs++;
+	c->diff(c->arg, what, addr, level, domain, canon, copy);
+}
+
+/* Flags that do not count, per kind of entry. */
+static pteval_t repl_ignore(pteval_t val, enum pg_level level)
+{
+	if (level > PG_LEVEL_4K && repl_is_table(val))
+		return _PAGE_ACCESSED;
+	return val & _PAGE_PRESENT ? REPL_MAY_DIFFER : 0;
+}
+
+static unsigned long repl_entry_addr(unsigned long addr, enum pg_level level,
+				     unsigned int i)
+{
+	unsigned int shift = __VIRTUAL_MASK_SHIFT;
+
+	addr += (unsigned long)i << page_level_shift(level);
+	/* Sign-extend: the kernel's half. */
+	return (unsigned long)((long)(addr << (63 - shift)) >> (63 - shift));
+}
+
+static void repl_check_copy(struct repl_check *c, struct ptdesc *table,
+			    struct ptdesc *copy, enum pg_level level,
+			    unsigned long addr)
+{
+	pteval_t *canon = ptdesc_address(table), *slot = ptdesc_address(copy);
+	unsigned int domain = copy->pt_repl_domain, i;
+	bool root = level == repl_root_level();
+
+	c->report->tables++;
+	if (page_to_nid(ptdesc_page(copy)) != pgtable_repl_domain_node(domain))
+		repl_diff(c, "copy on another node", addr, level, domain,
+			  page_to_nid(ptdesc_page(table)),
+			  page_to_nid(ptdesc_page(copy)));
+	if (copy->pt_repl_mm != c->mm || copy->pt_repl)
+		repl_diff(c, "copy of another mm", addr, level, domain, 0, 0);
+	if (repl_find(copy->pt_repl_next ?: copy, domain) &&
+	    copy->pt_repl_next)
+		repl_diff(c, "two copies in a domain", addr, level, domain, 0,
+			  0);
+
+	for (i = 0; i < PTRS_PER_PTE; i++) {
+		pteval_t want = READ_ONCE(canon[i]), have = READ_ONCE(slot[i]);
+		pteval_t ignore = repl_ignore(want, level);
+
+		if (level > PG_LEVEL_4K && repl_is_table(want) &&
+		    (!root || i < KERNEL_PGD_BOUNDARY))
+			want = repl_translate(want, domain);
+		c->report->entries++;
+		if ((want ^ have) & ~ignore)
+			repl_diff(c, "entry", repl_entry_addr(addr, level, i),
+				  level, domain, READ_ONCE(canon[i]), have);
+	}
+}
+
+/* The halves that user space runs on, under page-table isolation. */
+static void repl_check_user_root(struct repl_check *c)
+{
+	struct ptdesc *root = virt_to_ptdesc(c->mm->pgd);
+	pteval_t *canon, *slot;
+	struct ptdesc *copy;
+	unsigned int i;
+
+	if (!cpu_feature_enabled(X86_FEATURE_PTI))
+		return;
+	canon = ptdesc_address(root) + PAGE_SIZE;
+	for_each_copy(copy, root) {
+		slot = ptdesc_address(copy) + PAGE_SIZE;
+		for (i = 0; i < PTRS_PER_PTE; i++) {
+			pteval_t want = READ_ONCE(canon[i]);
+			pteval_t have = READ_ONCE(slot[i]);
+
+			if (repl_is_table(want) && i < KERNEL_PGD_BOUNDARY)
+				want = repl_translate(want,
+						      copy->pt_repl_domain);
+			c->report->entries++;
+			if ((want ^ have) & ~_PAGE_ACCESSED)
+				repl_diff(c, "user root entry",
+					  repl_entry_addr(0, repl_root_level(),
+							  i),
+					  repl_root_level(),
+					  copy->pt_repl_domain, canon[i], have);
+		}
+	}
+}
+
+static void repl_check_table(struct repl_check *c, struct ptdesc *table,
+			     struct ptdesc *parent, enum pg_level level,
+			     unsigned long addr)
+{
+	pteval_t *entry = ptdesc_address(table);
+	bool root = level == repl_root_level();
+	struct ptdesc *copy;
+	spinlock_t *ptl;
+	unsigned int i;
+
+	ptl = repl_lockptr(c->mm, table, level);
+	spin_lock(ptl);
+	for_each_copy(copy, table) {
+		repl_check_copy(c, table, copy, level, addr);
+		if (parent && !repl_find(parent, copy->pt_repl_domain))
+			repl_diff(c, "copy without a parent", addr, level,
+				  copy->pt_repl_domain, 0, 0);
+	}
+	spin_unlock(ptl);
+	if (level == PG_LEVEL_4K)
+		return;
+
+	for (i = 0; i < (root ? KERNEL_PGD_BOUNDARY : PTRS_PER_PTE); i++) {
+		unsigned long below = repl_entry_addr(addr, level, i);
+		pteval_t val;
+
+		/* PTE tables only stay while the lock above them is held. */
+		if (level > PG_LEVEL_2M) {
+			val = READ_ONCE(entry[i]);
+			if (repl_is_table(val))
+				repl_check_table(c, repl_child(val), table,
+						 level - 1, below);
+			cond_resched();
+			continue;
+		}
+		spin_lock(ptl);
+		val = READ_ONCE(entry[i]);
+		if (repl_is_table(val)) {
+			struct ptdesc *child = repl_child(val);
+			spinlock_t *lock = ptlock_ptr(child);
+
+			if (lock != ptl)
+				spin_lock_nested(lock, SINGLE_DEPTH_NESTING);
+			for_each_copy(copy, child) {
+				repl_check_copy(c, child, copy, PG_LEVEL_4K,
+						below);
+				if (!repl_find(table, copy->pt_repl_domain))
+					repl_diff(c, "copy without a parent",
+						  below, PG_LEVEL_4K,
+						  copy->pt_repl_domain, 0, 0);
+			}
+			if (lock != ptl)
+				spin_unlock(lock);
+		}
+		spin_unlock(ptl);
+		cond_resched();
+	}
+}
+
+/**
+ * arch_pgtable_repl_check() - compare all domain trees with the canonical tree
+ * @mm: the address space, under arch_pgtable_repl_lock()
+ * @report: counts are added to it
+ * @diff: called for each difference, with spinlocks held
+ * @arg: passed to @diff
+ */
+void arch_pgtable_repl_check(struct mm_struct *mm,
+			     struct pgtable_repl_report *report,
+			     pgtable_repl_diff_fn diff, void *arg)
+{
+	struct repl_check c = {
+		.mm = mm, .report = report, .diff = diff, .arg = arg,
+	};
+	struct pgtable_repl *repl = mm_pgtable_repl(mm);
+	struct ptdesc *root = virt_to_ptdesc(mm->pgd);
+	unsigned int domain;
+
+	if (!repl)
+		return;
+	for (domain = 0; domain < pgtable_repl_nr_domains(); domain++) {
+		struct ptdesc *copy = repl_find(root, domain);
+
+		if ((copy ? ptdesc_address(copy) : NULL) !=
+		    repl->roots[domain])
+			repl_diff(&c, "root not registered", 0,
+				  repl_root_level(), domain, 0, 0);
+	}
+	spin_lock(&mm->page_table_lock);
+	repl_check_user_root(&c);
+	spin_unlock(&mm->page_table_lock);
+	repl_check_table(&c, root, NULL, repl_root_level(), 0);
+}

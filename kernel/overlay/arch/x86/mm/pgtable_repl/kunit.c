@@ -1,0 +1,452 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit tests for page-table replication.
+ *
+ * Each test works on an address space of its own that nobody runs in, with a
+ * PTE table at TEST_ADDR.  What only shows with several nodes is skipped on a
+ * machine that has one.
+ */
+#include <kunit/test.h>
+#include <linux/prctl.h>
+#include <linux/sched/mm.h>
+#include <asm/tlb.h>
+#include "table.h"
+
+#define TEST_ADDR	0x7f0012345000UL
+#define TEST_NR		16
+
+struct repl_test {
+	struct mm_struct *mm;
+	struct page *page;
+	pmd_t *pmdp;
+	pte_t *ptep;
+	spinlock_t *ptl;
+};
+
+static void repl_test_diff(void *arg, const char *what, unsigned long addr,
+			   int level, unsigned int domain, unsigned long canon,
+			   unsigned long copy)
+{
+}
+
+static unsigned long repl_test_check(struct repl_test *t)
+{
+	struct pgtable_repl_report report = { };
+
+	arch_pgtable_repl_lock(t->mm);
+	arch_pgtable_repl_check(t->mm, &report, repl_test_diff, NULL);
+	arch_pgtable_repl_unlock(t->mm);
+	return report.diffs;
+}
+
+static int repl_test_set(struct repl_test *t, const nodemask_t *nodes)
+{
+	struct pgtable_repl_policy policy = {
+		.mode = nodes_empty(*nodes) ? PR_PGTABLE_REPL_OFF :
+					      PR_PGTABLE_REPL_EAGER,
+		.source = PGTABLE_REPL_PROC,
+		.nodes = *nodes,
+	};
+
+	return pgtable_repl_set(t->mm, &policy);
+}
+
+static int repl_test_all(struct repl_test *t)
+{
+	nodemask_t nodes;
+
+	pgtable_repl_nodes(&nodes);
+	return repl_test_set(t, &nodes);
+}
+
+static long repl_test_pages(struct repl_test *t)
+{
+	long pages = 0;
+	int nid;
+
+	for (nid = 0; nid < nr_node_ids; nid++)
+		pages += atomic_long_read(&t->mm->pgtable_repl->node_pages[nid]);
+	return pages;
+}
+
+/* Make the tables down to the PTE table at TEST_ADDR. */
+static void repl_test_tables(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct mm_struct *mm = t->mm;
+	p4d_t *p4d;
+	pud_t *pud;
+
+	p4d = p4d_alloc(mm, pgd_offset(mm, TEST_ADDR), TEST_ADDR);
+	KUNIT_ASSERT_NOT_NULL(test, p4d);
+	pud = pud_alloc(mm, p4d, TEST_ADDR);
+	KUNIT_ASSERT_NOT_NULL(test, pud);
+	t->pmdp = pmd_alloc(mm, pud, TEST_ADDR);
+	KUNIT_ASSERT_NOT_NULL(test, t->pmdp);
+	KUNIT_ASSERT_EQ(test, pte_alloc(mm, t->pmdp), 0);
+	t->ptep = pte_offset_kernel(t->pmdp, TEST_ADDR);
+}
+
+static pte_t repl_test_pte(struct repl_test *t)
+{
+	return pte_mkwrite_novma(mk_pte(t->page, PAGE_SHARED));
+}
+
+static void repl_test_fill(struct repl_test *t)
+{
+	pte_t pte = pte_mkold(pte_mkclean(repl_test_pte(t)));
+	unsigned int i;
+
+	t->ptl = ptep_lockptr(t->mm, t->ptep);
+	spin_lock(t->ptl);
+	for (i = 0; i < TEST_NR; i++)
+		set_pte_at(t->mm, TEST_ADDR + i * PAGE_SIZE, t->ptep + i, pte);
+	spin_unlock(t->ptl);
+}
+
+static void repl_test_empty(struct repl_test *t)
+{
+	unsigned int i;
+
+	spin_lock(t->ptl);
+	for (i = 0; i < TEST_NR; i++)
+		ptep_get_and_clear(t->mm, TEST_ADDR + i * PAGE_SIZE,
+				   t->ptep + i);
+	spin_unlock(t->ptl);
+}
+
+/* A copy of the PTE table, or skip: every node but its own has one. */
+static struct ptdesc *repl_test_copy(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct ptdesc *copy = virt_to_ptdesc(t->ptep)->pt_repl;
+
+	if (!copy)
+		kunit_skip(test, "needs two nodes with CPUs and memory");
+	return copy;
+}
+
+/* The walker of a domain sets bits in an entry that it uses. */
+static void repl_test_walker(struct ptdesc *copy, pte_t *ptep, pteval_t bits)
+{
+	pteval_t *slot = repl_slot(copy, ptep);
+
+	WRITE_ONCE(*slot, *slot | bits);
+}
+
+static void repl_test_links_every_level(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct ptdesc *pte_table, *pmd_table;
+	nodemask_t nodes;
+	unsigned int d;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	pmd_table = virt_to_ptdesc(t->pmdp);
+	pte_table = virt_to_ptdesc(t->ptep);
+	pgtable_repl_nodes(&nodes);
+	for_each_node_mask(d, nodes) {
+		struct ptdesc *pmd_copy = repl_find(pmd_table, d);
+		struct ptdesc *pte_copy = repl_find(pte_table, d);
+
+		KUNIT_ASSERT_NOT_NULL(test, pmd_copy);
+		KUNIT_EXPECT_EQ(test, !!pte_copy,
+				page_to_nid(ptdesc_page(pte_table)) != d);
+		KUNIT_EXPECT_PTR_EQ(test,
+			repl_child(*repl_slot(pmd_copy, t->pmdp)),
+			pte_copy ?: pte_table);
+		KUNIT_EXPECT_EQ(test, page_to_nid(ptdesc_page(pmd_copy)), d);
+		KUNIT_EXPECT_PTR_EQ(test, pgtable_repl_domain_root(t->mm, d),
+			(pgd_t *)ptdesc_address(
+				repl_find(virt_to_ptdesc(t->mm->pgd), d)));
+	}
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+}
+
+static void repl_test_set_ptes_reaches_copies(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct ptdesc *copy;
+	unsigned int i;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	repl_test_copy(test);
+	repl_test_fill(t);
+	for_each_copy(copy, virt_to_ptdesc(t->ptep))
+		for (i = 0; i < TEST_NR; i++)
+			KUNIT_EXPECT_EQ(test, *repl_slot(copy, t->ptep + i),
+					pte_val(t->ptep[i]));
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+	repl_test_empty(t);
+	for_each_copy(copy, virt_to_ptdesc(t->ptep))
+		for (i = 0; i < TEST_NR; i++)
+			KUNIT_EXPECT_EQ(test, *repl_slot(copy, t->ptep + i), 0);
+}
+
+static void repl_test_get_collects_bits(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct ptdesc *copy;
+	pte_t pte;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	copy = repl_test_copy(test);
+	repl_test_fill(t);
+	repl_test_walker(copy, t->ptep, _PAGE_ACCESSED | _PAGE_DIRTY);
+	pte = ptep_get(t->ptep);
+	KUNIT_EXPECT_TRUE(test, pte_young(pte));
+	KUNIT_EXPECT_TRUE(test, pte_dirty(pte));
+	KUNIT_EXPECT_EQ(test, pte_pfn(pte), page_to_pfn(t->page));
+	/* A plain read sees them from now on: callers compare the two. */
+	KUNIT_EXPECT_TRUE(test, pte_same(pte, *t->ptep));
+	KUNIT_EXPECT_FALSE(test, pte_young(ptep_get(t->ptep + 1)));
+	repl_test_empty(t);
+}
+
+static void repl_test_clear_collects_bits(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct ptdesc *copy;
+	pte_t pte;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	copy = repl_test_copy(test);
+	repl_test_fill(t);
+	repl_test_walker(copy, t->ptep, _PAGE_DIRTY);
+	spin_lock(t->ptl);
+	pte = ptep_get_and_clear(t->mm, TEST_ADDR, t->ptep);
+	spin_unlock(t->ptl);
+	KUNIT_EXPECT_TRUE(test, pte_dirty(pte));
+	KUNIT_EXPECT_FALSE(test, pte_young(pte));
+	for_each_copy(copy, virt_to_ptdesc(t->ptep))
+		KUNIT_EXPECT_EQ(test, *repl_slot(copy, t->ptep), 0);
+
+	copy = virt_to_ptdesc(t->ptep)->pt_repl;
+	repl_test_walker(copy, t->ptep + 1, _PAGE_DIRTY | _PAGE_ACCESSED);
+	spin_lock(t->ptl);
+	pte = ptep_get_and_clear_full(t->mm, TEST_ADDR + PAGE_SIZE, t->ptep + 1,
+				      1);
+	spin_unlock(t->ptl);
+	KUNIT_EXPECT_TRUE(test, pte_dirty(pte) && pte_young(pte));
+	repl_test_empty(t);
+}
+
+static void repl_test_wrprotect_keeps_dirty(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct ptdesc *copy;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	copy = repl_test_copy(test);
+	repl_test_fill(t);
+	repl_test_walker(copy, t->ptep, _PAGE_DIRTY);
+	spin_lock(t->ptl);
+	ptep_set_wrprotect(t->mm, TEST_ADDR, t->ptep);
+	spin_unlock(t->ptl);
+	KUNIT_EXPECT_TRUE(test, pte_dirty(*t->ptep));
+	KUNIT_EXPECT_FALSE(test, pte_write(*t->ptep));
+	for_each_copy(copy, virt_to_ptdesc(t->ptep)) {
+		pteval_t val = *repl_slot(copy, t->ptep);
+
+		/* Dirty and not writable would be a shadow-stack page. */
+		KUNIT_EXPECT_EQ(test, val & (_PAGE_RW | _PAGE_DIRTY), 0);
+	}
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+	repl_test_empty(t);
+}
+
+static void repl_test_clear_young(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct vm_area_struct vma = { .vm_mm = t->mm };
+	struct ptdesc *copy;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	copy = repl_test_copy(test);
+	repl_test_fill(t);
+	repl_test_walker(copy, t->ptep, _PAGE_ACCESSED);
+	spin_lock(t->ptl);
+	KUNIT_EXPECT_TRUE(test, ptep_test_and_clear_young(&vma, TEST_ADDR,
+							  t->ptep));
+	KUNIT_EXPECT_FALSE(test, ptep_test_and_clear_young(&vma, TEST_ADDR,
+							   t->ptep));
+	spin_unlock(t->ptl);
+	KUNIT_EXPECT_FALSE(test, pte_young(ptep_get(t->ptep)));
+	repl_test_empty(t);
+}
+
+static void repl_test_enable_and_disable(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct ptdesc *copy;
+	unsigned int round;
+
+	repl_test_tables(test);
+	repl_test_fill(t);
+	for (round = 0; round < 3; round++) {
+		KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+		KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+		KUNIT_EXPECT_GT(test, repl_test_pages(t), 0);
+		copy = virt_to_ptdesc(t->ptep)->pt_repl;
+		if (copy)
+			repl_test_walker(copy, t->ptep + round, _PAGE_DIRTY);
+		KUNIT_ASSERT_EQ(test, repl_test_set(t, &NODE_MASK_NONE), 0);
+		KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
+		KUNIT_EXPECT_NULL(test, virt_to_ptdesc(t->mm->pgd)->pt_repl);
+		KUNIT_EXPECT_NULL(test, virt_to_ptdesc(t->ptep)->pt_repl);
+		/* What a domain wrote is not forgotten with its tree. */
+		if (copy)
+			KUNIT_EXPECT_TRUE(test, pte_dirty(t->ptep[round]));
+	}
+	repl_test_empty(t);
+}
+
+static void repl_test_change_of_mask(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	nodemask_t nodes, one;
+	unsigned int d;
+
+	pgtable_repl_nodes(&nodes);
+	repl_test_tables(test);
+	repl_test_fill(t);
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	for_each_node_mask(d, nodes) {
+		one = nodemask_of_node(d);
+		KUNIT_ASSERT_EQ(test, repl_test_set(t, &one), 0);
+		KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+		KUNIT_EXPECT_EQ(test, repl_test_pages(t),
+			atomic_long_read(&t->mm->pgtable_repl->node_pages[d]));
+		KUNIT_EXPECT_NOT_NULL(test,
+				      pgtable_repl_domain_root(t->mm, d));
+	}
+	repl_test_empty(t);
+}
+
+static void repl_test_short_of_memory(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct ptdesc *table, *copy;
+	unsigned int domain;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	repl_test_copy(test);
+	repl_test_fill(t);
+
+	/* As if no page had been there when the table was linked. */
+	table = virt_to_ptdesc(t->ptep);
+	copy = table->pt_repl;
+	domain = copy->pt_repl_domain;
+	repl_unlink(table, &table->pt_repl);
+	__free_page(ptdesc_page(copy));
+	set_pmd(t->pmdp, *t->pmdp);		/* links it, and repairs it */
+	KUNIT_EXPECT_NOT_NULL(test, repl_find(table, domain));
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+	repl_test_empty(t);
+}
+
+static void repl_test_check_finds_damage(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct ptdesc *copy;
+	pteval_t *slot;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	copy = repl_test_copy(test);
+	repl_test_fill(t);
+	slot = repl_slot(copy, t->ptep + 3);
+	*slot ^= _PAGE_RW;
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 1);
+	*slot ^= _PAGE_RW | _PAGE_ACCESSED;	/* that one may differ */
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+	copy->pt_repl_mm = NULL;
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 1);
+	copy->pt_repl_mm = t->mm;
+	repl_test_empty(t);
+}
+
+static void repl_test_refuses_nonsense(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct pgtable_repl_policy policy = { .mode = PR_PGTABLE_REPL_EAGER };
+	char text[32];
+
+	KUNIT_EXPECT_EQ(test, pgtable_repl_set(t->mm, &policy), -EINVAL);
+	policy.mode = PR_PGTABLE_REPL_OFF;
+	policy.nodes = nodemask_of_node(0);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_set(t->mm, &policy), -EINVAL);
+	KUNIT_EXPECT_NULL(test, t->mm->pgtable_repl);
+
+	strscpy(text, "eager 0\n");
+	KUNIT_EXPECT_EQ(test, pgtable_repl_parse(text, &policy), 0);
+	KUNIT_EXPECT_TRUE(test, node_isset(0, policy.nodes));
+	strscpy(text, "off 0");
+	KUNIT_EXPECT_EQ(test, pgtable_repl_parse(text, &policy), -EINVAL);
+	strscpy(text, "eager 0,x");
+	KUNIT_EXPECT_EQ(test, pgtable_repl_parse(text, &policy), -EINVAL);
+	strscpy(text, "eager ,");
+	KUNIT_EXPECT_EQ(test, pgtable_repl_parse(text, &policy), -EINVAL);
+	strscpy(text, "");
+	KUNIT_EXPECT_EQ(test, pgtable_repl_parse(text, &policy), -EINVAL);
+}
+
+static int repl_test_init(struct kunit *test)
+{
+	struct repl_test *t = kunit_kzalloc(test, sizeof(*t), GFP_KERNEL);
+
+	if (!t || !arch_pgtable_repl_supported())
+		return t ? -EOPNOTSUPP : -ENOMEM;
+	t->mm = mm_alloc();
+	t->page = alloc_page(GFP_KERNEL);
+	if (!t->mm || !t->page)
+		return -ENOMEM;
+	test->priv = t;
+	return 0;
+}
+
+static void repl_test_exit(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct mmu_gather tlb;
+
+	if (!t)
+		return;
+	mmap_write_lock(t->mm);
+	tlb_gather_mmu(&tlb, t->mm);
+	free_pgd_range(&tlb, TEST_ADDR, TEST_ADDR + PAGE_SIZE, 0, 0);
+	tlb_finish_mmu(&tlb);
+	mmap_write_unlock(t->mm);
+	mmput(t->mm);
+	__free_page(t->page);
+}
+
+static struct kunit_case repl_test_cases[] = {
+	KUNIT_CASE(repl_test_links_every_level),
+	KUNIT_CASE(repl_test_set_ptes_reaches_copies),
+	KUNIT_CASE(repl_test_get_collects_bits),
+	KUNIT_CASE(repl_test_clear_collects_bits),
+	KUNIT_CASE(repl_test_wrprotect_keeps_dirty),
+	KUNIT_CASE(repl_test_clear_young),
+	KUNIT_CASE(repl_test_enable_and_disable),
+	KUNIT_CASE(repl_test_change_of_mask),
+	KUNIT_CASE(repl_test_short_of_memory),
+	KUNIT_CASE(repl_test_check_finds_damage),
+	KUNIT_CASE(repl_test_refuses_nonsense),
+	{}
+};
+
+static struct kunit_suite repl_test_suite = {
+	.name = "pgtable_repl",
+	.init = repl_test_init,
+	.exit = repl_test_exit,
+	.test_cases = repl_test_cases,
+};
+kunit_test_suite(repl_test_suite);

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Page-table replication: roots, and which of them a CPU loads.
+ */
+#include <linux/jump_label_ratelimit.h>
+#include <linux/percpu.h>
+#include <asm/tlbflush.h>
+#include <asm/mmu_context.h>
+#include "table.h"
+
+/*
+ * On while an address space has domain trees.  Switched off lazily, so that a
+ * run of short-lived replicated processes does not patch the kernel's text
+ * twice for each of them.
+ */
+DEFINE_STATIC_KEY_DEFERRED_FALSE(pgtable_repl_key, HZ);
+EXPORT_SYMBOL_GPL(pgtable_repl_key);
+
+void arch_pgtable_repl_key_get(void)
+{
+	static_branch_inc(&pgtable_repl_key.key);
+}
+
+void arch_pgtable_repl_key_put(void)
+{
+	/* May be called in atomic context, from the last mmdrop(). */
+	static_branch_slow_dec_deferred(&pgtable_repl_key);
+}
+
+/* Xen PV guests have the hypervisor check, and so pin, every table page. */
+bool arch_pgtable_repl_supported(void)
+{
+	return !cpu_feature_enabled(X86_FEATURE_XENPV);
+}
+
+/**
+ * __pgtable_repl_pgd() - the root that this CPU is to load for an mm
+ * @mm: the address space
+ *
+ * Context: interrupts off, this CPU already in mm_cpumask(@mm): whoever changes
+ * the roots afterwards sends it a reload.
+ */
+pgd_t *__pgtable_repl_pgd(struct mm_struct *mm)
+{
+	struct pgtable_repl *repl = mm_pgtable_repl(mm);
+	pgd_t *pgd;
+
+	if (!repl)
+		return mm->pgd;
+	pgd = READ_ONCE(repl->roots[domain_of(smp_processor_id())]);
+	return pgd ?: mm->pgd;
+}
+
+/**
+ * __pgtable_repl_loaded_pgd() - the root that this CPU has loaded, if legal
+ * @mm: the loaded address space
+ *
+ * For assertions: between the publication of a root and the reload IPI, a CPU
+ * legally has another one than __pgtable_repl_pgd() says.
+ *
+ * Return: the root in CR3 if it is, or just was, one of @mm's; else mm->pgd,
+ * which the caller then finds different from CR3.
+ */
+pgd_t *__pgtable_repl_loaded_pgd(struct mm_struct *mm)
+{
+	struct pgtable_repl *repl = mm_pgtable_repl(mm);
+	pgd_t *pgd = __va(read_cr3_pa());
+	unsigned int domain;
+
+	if (!repl)
+		return mm->pgd;
+	domain = domain_of(smp_processor_id());
+	if (pgd == READ_ONCE(repl->roots[domain]) ||
+	    pgd == READ_ONCE(repl->retired[domain]))
+		return pgd;
+	return mm->pgd;
+}
+EXPORT_SYMBOL_GPL(__pgtable_repl_loaded_pgd);
+
+/*
+ * Make a page pair the root of a domain: the kernel's half as it is, user
+ * space's entries pointing to the domain's copies of the tables below.
+ *
+ * pgd_lock excludes sync_global_pgds(), the page-table lock writers of user
+ * entries and of the LDT's, the LDT semaphore (arch_pgtable_repl_lock()) the
+ * store to the user half in map_ldt_struct_to_user().
+ */
+static pgd_t *repl_make_root(struct mm_struct *mm, unsigned int domain,
+			     struct page *page)
+{
+	struct ptdesc *table = virt_to_ptdesc(mm->pgd);
+	struct ptdesc *copy = page_ptdesc(page);
+	pteval_t *from = (pteval_t *)mm->pgd;
+	pgd_t *root = page_address(page);
+	unsigned int i;
+
+	memset(root, 0, PAGE_SIZE << PGD_ALLOCATION_ORDER);
+
+	spin_lock(&pgd_lock);
+	spin_lock(&mm->page_table_lock);
+	clone_pgd_range(root + KERNEL_PGD_BOUNDARY,
+			mm->pgd + KERNEL_PGD_BOUNDARY, KERNEL_PGD_PTRS);
+	for (i = 0; i < KERNEL_PGD_BOUNDARY; i++) {
+		pteval_t val = READ_ONCE(from[i]);
+
+		if (!val)
+			continue;
+		/*
+		 * Isolation poisons the kernel's view of user space with NX;
+		 * the store below does that anew for the copy.
+		 */
+		if (cpu_feature_enabled(X86_FEATURE_PTI))
+			val &= ~_PAGE_NX;
+		if (repl_is_table(val))
+			val = repl_translate(val, domain);
+		repl_write((pteval_t *)(root + i), val, repl_root_level());
+	}
+	repl_attach(table, copy, mm, domain);
+	if (PGD_ALLOCATION_ORDER)
+		repl_attach(page_ptdesc(ptdesc_page(table) + 1),
+			    page_ptdesc(page + 1), mm, domain);
+	spin_unlock(&mm->page_table_lock);
+	spin_unlock(&pgd_lock);
+
+	pgtable_repl_account(page, mm, 1);
+	if (PGD_ALLOCATION_ORDER)
+		pgtable_repl_account(page + 1, mm, 1);
+	return root;
+}
+
+/* Make a root, not published yet, or return NULL when memory is short. */
+pgd_t *repl_new_root(struct mm_struct *mm, unsigned int domain)
+{
+	struct page *page;
+
+	page = pgtable_repl_alloc_page(mm, domain, PGD_ALLOCATION_ORDER,
+				       GFP_KERNEL | __GFP_NORETRY |
+				       __GFP_NOWARN);
+	if (!page) {
+		atomic_long_inc(&mm->pgtable_repl->fallbacks);
+		count_vm_event(PGTABLE_REPL_FALLBACK);
+		return NULL;
+	}
+	return repl_make_root(mm, domain, page);
+}
+
+/**
+ * arch_pgtable_repl_new() - create the roots of a new address space
+ * @mm: address space that nobody runs in and that maps nothing
+ *
+ * Its tables are replicated as they are linked.
+ */
+void arch_pgtable_repl_new(struct mm_struct *mm)
+{
+	struct pgtable_repl *repl = mm->pgtable_repl;
+	unsigned int domain;
+
+	for_each_node_mask(domain, repl->policy.nodes)
+		repl->roots[domain] = repl_new_root(mm, domain);
+}
+
+/**
+ * __pgtable_repl_exit() - free the roots and state of an address space
+ * @mm: address space in its last mmdrop(); no CPU has it loaded
+ */
+void __pgtable_repl_exit(struct mm_struct *mm)
+{
+	struct ptdesc *table = virt_to_ptdesc(mm->pgd);
+	struct ptdesc *user = page_ptdesc(ptdesc_page(table) + 1);
+
+	while (table->pt_repl) {
+		struct ptdesc *copy = table->pt_repl;
+
+		repl_unlink(table, &table->pt_repl);
+		if (PGD_ALLOCATION_ORDER)
+			repl_unlink(user, &user->pt_repl);
+		__free_pages(ptdesc_page(copy), PGD_ALLOCATION_ORDER);
+	}
+	pgtable_repl_destroy(mm);
+}
+
+/**
+ * pgtable_repl_domain_root() - root of a domain tree
+ * @mm: the address space; the caller holds its mmap lock
+ * @domain: below pgtable_repl_nr_domains()
+ *
+ * Return: the PGD that CPUs of @domain load for @mm, or NULL if they load
+ * mm->pgd.
+ */
+pgd_t *pgtable_repl_domain_root(struct mm_struct *mm, unsigned int domain)
+{
+	struct pgtable_repl *repl = mm_pgtable_repl(mm);
+
+	if (!repl || domain >= pgtable_repl_nr_domains())
+		return NULL;
+	return READ_ONCE(repl->roots[domain]);
+}
+EXPORT_SYMBOL_GPL(pgtable_repl_domain_root);

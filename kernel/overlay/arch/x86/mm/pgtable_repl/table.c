@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Page-table replication: life of a copy, from allocation to freeing.
+ *
+ * Where copies are freed follows where their canonical table is freed, because
+ * the same walkers may still be inside:
+ *  - unmapped tables go through mmu_gather, and their copies with them, past
+ *    the TLB flush that covers all domains;
+ *  - tables freed directly were linked nowhere for long; lockless readers may
+ *    still follow the list of copies, so these wait for a grace period;
+ *  - domain trees taken down are freed after every CPU has reloaded CR3 and a
+ *    grace period has passed (tree.c).
+ */
+#include <linux/mm.h>
+#include <linux/vmstat.h>
+#include <asm/tlb.h>
+#include "table.h"
+
+#define CREATE_TRACE_POINTS
+#include <trace/events/pgtable_repl.h>
+
+/* Fill @to, nobody's yet, from @from, whose lock the caller holds. */
+static void repl_fill(pteval_t *to, const pteval_t *from, enum pg_level level,
+		      unsigned int domain)
+{
+	unsigned int i;
+
+	for (i = 0; i < PTRS_PER_PTE; i++) {
+		pteval_t val = READ_ONCE(from[i]);
+
+		if (level > PG_LEVEL_4K && repl_is_table(val))
+			val = repl_translate(val, domain);
+		repl_write(to + i, val, PG_LEVEL_4K);
+	}
+}
+
+/**
+ * repl_attach() - make a page a copy of a table, from which on it is coherent
+ * @table: the canonical table; its lock is held, or it is linked nowhere
+ * @copy: the copy, filled
+ * @mm: the address space
+ * @domain: the domain that will walk it; has no copy of @table yet
+ */
+void repl_attach(struct ptdesc *table, struct ptdesc *copy,
+		 struct mm_struct *mm, unsigned int domain)
+{
+	copy->pt_repl = NULL;
+	copy->pt_repl_mm = mm;
+	copy->pt_repl_domain = domain;
+	copy->pt_repl_next = table->pt_repl;
+	/* Lockless readers find a copy that is filled and linked. */
+	smp_store_release(&table->pt_repl, copy);
+}
+
+/**
+ * repl_unlink() - take a copy off its table's list
+ * @table: the canonical table; locked, or out of everybody's reach
+ * @link: what points to the copy: &@table->pt_repl or another's pt_repl_next
+ *
+ * The copy keeps its own link for lockless readers that are on it.
+ */
+void repl_unlink(struct ptdesc *table, struct ptdesc **link)
+{
+	struct ptdesc *copy = *link;
+
+	WRITE_ONCE(*link, copy->pt_repl_next);
+	pgtable_repl_account(ptdesc_page(copy), copy->pt_repl_mm, -1);
+	trace_pgtable_repl_free(copy->pt_repl_mm, copy->pt_repl_domain);
+}
+
+/**
+ * repl_copy_table() - give a domain its copy of a table
+ * @table: the canonical table; its lock is held, or it is linked nowhere
+ * @level: its level, below the root
+ * @mm: the address space
+ * @domain: the domain
+ * @page: page to use, on the domain's node; NULL: get one without sleeping
+ *
+ * Return: the copy, or NULL when no local memory could be had.  The domain then
+ * walks the canonical page: slower, and just as right.
+ */
+struct ptdesc *repl_copy_table(struct ptdesc *table, enum pg_level level,
+			       struct mm_struct *mm, unsigned int domain,
+			       struct page *page)
+{
+	struct ptdesc *copy;
+
+	if (!page)
+		page = pgtable_repl_alloc_page(mm, domain, 0,
+					       GFP_NOWAIT | __GFP_NOWARN);
+	if (!page) {
+		atomic_long_inc(&mm->pgtable_repl->fallbacks);
+		count_vm_event(PGTABLE_REPL_FALLBACK);
+		trace_pgtable_repl_fallback(mm, domain, level);
+		return NULL;
+	}
+	copy = page_ptdesc(page);
+	repl_fill(ptdesc_address(copy), ptdesc_address(table), level, domain);
+	pgtable_repl_account(page, mm, 1);
+	repl_attach(table, copy, mm, domain);
+	trace_pgtable_repl_copy(mm, domain, level);
+	return copy;
+}
+
+static void repl_free_rcu(struct rcu_head *head)
+{
+	__free_page(ptdesc_page(container_of(head, struct ptdesc,
+					     pt_rcu_head)));
+}
+
+/**
+ * __pgtable_repl_release() - a canonical table is about to be freed directly
+ * @table: the table, linked nowhere
+ */
+void __pgtable_repl_release(struct ptdesc *table)
+{
+	while (table->pt_repl) {
+		struct ptdesc *copy = table->pt_repl;
+
+		repl_unlink(table, &table->pt_repl);
+		call_rcu(&copy->pt_rcu_head, repl_free_rcu);
+	}
+}
+
+/**
+ * __pgtable_repl_free_tlb() - a canonical table is freed through mmu_gather
+ * @tlb: the gather, which flushes all domains before pages are freed
+ * @table: the table, no longer linked
+ */
+void __pgtable_repl_free_tlb(struct mmu_gather *tlb, struct ptdesc *table)
+{
+	while (table->pt_repl) {
+		struct ptdesc *copy = table->pt_repl;
+
+		repl_unlink(table, &table->pt_repl);
+#ifdef CONFIG_PARAVIRT
+		paravirt_tlb_remove_table(tlb, ptdesc_page(copy));
+#else
+		tlb_remove_page(tlb, ptdesc_page(copy));
+#endif
+	}
+}
+
+/**
+ * arch_pgtable_repl_free_pages() - free pages of domain trees taken down
+ * @pages: order-0 pages and roots, by page->lru; every CPU has left the trees
+ *
+ * Context: process context, may sleep for a grace period.
+ */
+void arch_pgtable_repl_free_pages(struct list_head *pages)
+{
+	struct page *page, *next;
+
+	if (list_empty(pages))
+		return;
+	/* Readers under RCU or with interrupts off may still be on a list. */
+	synchronize_rcu();
+	list_for_each_entry_safe(page, next, pages, lru)
+		__free_pages(page, page->index);	/* its order */
+	INIT_LIST_HEAD(pages);
+}

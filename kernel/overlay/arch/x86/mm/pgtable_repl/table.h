@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Page-table replication: table pages, their copies, and entries.
+ *
+ * A canonical table page heads a singly linked list of its copies, at most one
+ * a domain, through its page-table descriptor:
+ *
+ *	canonical ->pt_repl----> copy ->pt_repl_next--> copy ... NULL
+ *
+ * Copies name their domain and mm.  The list is changed under the lock of the
+ * canonical table, or while that table is linked nowhere.  Lockless readers
+ * follow it under RCU: a copy is freed a grace period after it was unlinked
+ * (or by mmu_gather, after the flush that no lockless walker survives).
+ *
+ * With page-table isolation a root is two pages, kernel half first.  The half
+ * that user space runs on has a list of its own, with its copies' user halves.
+ */
+#ifndef _X86_MM_PGTABLE_REPL_TABLE_H
+#define _X86_MM_PGTABLE_REPL_TABLE_H
+
+#include <linux/mm.h>
+#include <linux/pgtable_repl.h>
+#include <asm/pgalloc.h>
+#include "../../../../mm/pgtable_repl/internal.h"
+
+/* The bits in which a copy may differ from the canonical leaf entry. */
+#define REPL_MAY_DIFFER		(_PAGE_ACCESSED | _PAGE_DIRTY_BITS)
+
+#define for_each_copy(copy, table)					\
+	for ((copy) = READ_ONCE((table)->pt_repl); (copy);		\
+	     (copy) = READ_ONCE((copy)->pt_repl_next))
+
+/* Level of root tables: 4 or 5, as x86 counts them. */
+static inline enum pg_level repl_root_level(void)
+{
+	return pgtable_l5_enabled() ? PG_LEVEL_256T : PG_LEVEL_512G;
+}
+
+/*
+ * Descriptor of the table page that @entry lies in, or NULL for an entry that
+ * lies in none: __split_huge_pmd_locked() and others populate a pmd_t on their
+ * stack first, and the kernel's own first tables are part of its image.
+ */
+static inline struct ptdesc *repl_table_of(const void *entry)
+{
+	unsigned long addr = (unsigned long)entry;
+
+	if (addr < PAGE_OFFSET || addr >= (unsigned long)high_memory)
+		return NULL;
+	return virt_to_ptdesc(entry);
+}
+
+static inline pteval_t *repl_slot(struct ptdesc *copy, const void *entry)
+{
+	return ptdesc_address(copy) + offset_in_page(entry);
+}
+
+/* Whether an entry of a table above the PTE level points to another table. */
+static inline bool repl_is_table(pteval_t val)
+{
+	return (val & (_PAGE_PRESENT | _PAGE_PSE)) == _PAGE_PRESENT;
+}
+
+static inline struct ptdesc *repl_child(pteval_t val)
+{
+	return page_ptdesc(pfn_to_page((val & PTE_PFN_MASK) >> PAGE_SHIFT));
+}
+
+static inline struct ptdesc *repl_find(struct ptdesc *table,
+				       unsigned int domain)
+{
+	struct ptdesc *copy;
+
+	for_each_copy(copy, table)
+		if (copy->pt_repl_domain == domain)
+			return copy;
+	return NULL;
+}
+
+/* The lock that writers of entries of a table at @level hold. */
+static inline spinlock_t *repl_lockptr(struct mm_struct *mm,
+				       struct ptdesc *table,
+				       enum pg_level level)
+{
+	return level <= PG_LEVEL_2M ? ptlock_ptr(table) : &mm->page_table_lock;
+}
+
+/*
+ * A PTE table needs no copy on the node it already lies on.  Tables above do:
+ * walked through the canonical page, a domain would get the canonical children.
+ */
+static inline bool repl_wants_copy(struct ptdesc *table, enum pg_level level,
+				   unsigned int domain)
+{
+	return level > PG_LEVEL_4K ||
+	       page_to_nid(ptdesc_page(table)) != pgtable_repl_domain_node(domain);
+}
+
+void repl_write(pteval_t *slot, pteval_t val, enum pg_level level);
+pteval_t repl_translate(pteval_t val, unsigned int domain);
+struct ptdesc *repl_copy_table(struct ptdesc *table, enum pg_level level,
+			       struct mm_struct *mm, unsigned int domain,
+			       struct page *page);
+void repl_attach(struct ptdesc *table, struct ptdesc *copy,
+		 struct mm_struct *mm, unsigned int domain);
+void repl_unlink(struct ptdesc *table, struct ptdesc **link);
+pgd_t *repl_new_root(struct mm_struct *mm, unsigned int domain);
+
+#endif /* _X86_MM_PGTABLE_REPL_TABLE_H */

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Page-table replication: what generic code needs to know.
+ *
+ * A translation domain is a set of CPUs that share one view of a process's
+ * page tables; by default the CPUs of a NUMA node.  A process may have, per
+ * domain, a tree of its own (a "domain tree") that is kept coherent with the
+ * canonical one in mm->pgd.  See Documentation/mm/pgtable_repl.rst.
+ */
+#ifndef _LINUX_PGTABLE_REPL_H
+#define _LINUX_PGTABLE_REPL_H
+
+#include <linux/gfp_types.h>
+#include <linux/jump_label.h>
+#include <linux/mm_types.h>
+#include <linux/nodemask.h>
+#include <linux/numa.h>
+
+struct seq_file;
+
+/* Who asked for the replication of a process. */
+enum pgtable_repl_source {
+	PGTABLE_REPL_NONE,
+	PGTABLE_REPL_PRCTL,	/* the process itself */
+	PGTABLE_REPL_PROC,	/* /proc/<pid>/pgtable_repl */
+	PGTABLE_REPL_INHERITED,	/* its parent, or the program before exec */
+	PGTABLE_REPL_SYSTEM,	/* vm.pgtable_repl_mode = 3 */
+};
+
+/* vm.pgtable_repl_mode */
+enum pgtable_repl_sysmode {
+	PGTABLE_REPL_SYS_OFF,
+	PGTABLE_REPL_SYS_PROCESS,
+	PGTABLE_REPL_SYS_FIXED,
+	PGTABLE_REPL_SYS_ALL,
+};
+
+/**
+ * struct pgtable_repl_policy - what is asked for a process
+ * @mode: PR_PGTABLE_REPL_OFF or PR_PGTABLE_REPL_EAGER
+ * @source: who asked
+ * @nodes: the nodes to keep a domain tree on; empty when off
+ */
+struct pgtable_repl_policy {
+	unsigned int mode;
+	enum pgtable_repl_source source;
+	nodemask_t nodes;
+};
+
+#ifdef CONFIG_PGTABLE_REPL
+
+/* Start without; a child gets its own by pgtable_repl_fork(). */
+static inline void mm_init_pgtable_repl(struct mm_struct *mm)
+{
+	mm->pgtable_repl = NULL;
+}
+
+/*
+ * Whether @mm has, or had, domain trees.  Table pages shared between address
+ * spaces (hugetlb) would need copies for each of them; such an mm shares none.
+ */
+static inline bool mm_has_pgtable_repl(struct mm_struct *mm)
+{
+	return READ_ONCE(mm->pgtable_repl);
+}
+
+int pgtable_repl_set(struct mm_struct *mm,
+		     const struct pgtable_repl_policy *policy);
+void pgtable_repl_get(struct mm_struct *mm, struct pgtable_repl_policy *policy);
+int pgtable_repl_fork(struct mm_struct *mm, struct mm_struct *oldmm);
+int pgtable_repl_exec(struct mm_struct *mm);
+int pgtable_repl_prctl_set(unsigned long mode, unsigned long mask,
+			   unsigned long bits, unsigned long flags);
+int pgtable_repl_prctl_get(unsigned long arg2, unsigned long mask,
+			   unsigned long bits, unsigned long flags);
+int pgtable_repl_show(struct seq_file *m, struct mm_struct *mm);
+int pgtable_repl_parse(char *text, struct pgtable_repl_policy *policy);
+
+/* For the page-table dump module and other in-kernel observers. */
+unsigned int pgtable_repl_nr_domains(void);
+int pgtable_repl_domain_node(unsigned int domain);
+pgd_t *pgtable_repl_domain_root(struct mm_struct *mm, unsigned int domain);
+
+DECLARE_STATIC_KEY_FALSE(pgtable_repl_fixed_key);
+extern int pgtable_repl_fixed_node;
+
+/*
+ * The node that user page tables are forced onto (vm.pgtable_repl_mode = 2),
+ * or NUMA_NO_NODE.  User tables are those charged to a memory cgroup.
+ */
+static __always_inline int pgtable_repl_place(gfp_t gfp)
+{
+	if (static_branch_unlikely(&pgtable_repl_fixed_key) &&
+	    (gfp & __GFP_ACCOUNT))
+		return READ_ONCE(pgtable_repl_fixed_node);
+	return NUMA_NO_NODE;
+}
+
+#else
+
+static inline void mm_init_pgtable_repl(struct mm_struct *mm) { }
+static inline bool mm_has_pgtable_repl(struct mm_struct *mm) { return false; }
+static inline int pgtable_repl_fork(struct mm_struct *mm,
+				    struct mm_struct *oldmm)
+{
+	return 0;
+}
+static inline int pgtable_repl_exec(struct mm_struct *mm) { return 0; }
+static inline int pgtable_repl_prctl_set(unsigned long mode, unsigned long mask,
+					 unsigned long bits,
+					 unsigned long flags)
+{
+	return -EINVAL;
+}
+static inline int pgtable_repl_prctl_get(unsigned long arg2, unsigned long mask,
+					 unsigned long bits,
+					 unsigned long flags)
+{
+	return -EINVAL;
+}
+static __always_inline int pgtable_repl_place(gfp_t gfp)
+{
+	return NUMA_NO_NODE;
+}
+
+#endif /* CONFIG_PGTABLE_REPL */
+#endif /* _LINUX_PGTABLE_REPL_H */

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#undef TRACE_SYSTEM
+#define TRACE_SYSTEM pgtable_repl
+
+#if !defined(_TRACE_PGTABLE_REPL_H) || defined(TRACE_HEADER_MULTI_READ)
+#define _TRACE_PGTABLE_REPL_H
+
+#include <linux/mm_types.h>
+#include <linux/pgtable_repl.h>
+#include <linux/tracepoint.h>
+
+/* The replication of an address space was changed. */
+TRACE_EVENT(pgtable_repl_set,
+
+	TP_PROTO(struct mm_struct *mm, const struct pgtable_repl_policy *policy,
+		 const nodemask_t *add, const nodemask_t *del),
+
+	TP_ARGS(mm, policy, add, del),
+
+	TP_STRUCT__entry(
+		__field(const void *, mm)
+		__field(unsigned int, mode)
+		__field(unsigned int, source)
+		__bitmask(add, MAX_NUMNODES)
+		__bitmask(del, MAX_NUMNODES)
+	),
+
+	TP_fast_assign(
+		__entry->mm = mm;
+		__entry->mode = policy->mode;
+		__entry->source = policy->source;
+		__assign_bitmask(add, nodes_addr(*add), MAX_NUMNODES);
+		__assign_bitmask(del, nodes_addr(*del), MAX_NUMNODES);
+	),
+
+	TP_printk("mm=%p mode=%u source=%u add=%s del=%s", __entry->mm,
+		  __entry->mode, __entry->source, __get_bitmask(add),
+		  __get_bitmask(del))
+);
+
+DECLARE_EVENT_CLASS(pgtable_repl_table,
+
+	TP_PROTO(struct mm_struct *mm, unsigned int domain, int level),
+
+	TP_ARGS(mm, domain, level),
+
+	TP_STRUCT__entry(
+		__field(const void *, mm)
+		__field(unsigned int, domain)
+		__field(int, level)
+	),
+
+	TP_fast_assign(
+		__entry->mm = mm;
+		__entry->domain = domain;
+		__entry->level = level;
+	),
+
+	TP_printk("mm=%p domain=%u level=%d", __entry->mm, __entry->domain,
+		  __entry->level)
+);
+
+/* A domain got a copy of a table; level 1 is a PTE table. */
+DEFINE_EVENT(pgtable_repl_table, pgtable_repl_copy,
+	TP_PROTO(struct mm_struct *mm, unsigned int domain, int level),
+	TP_ARGS(mm, domain, level)
+);
+
+/* A domain links to a canonical table for want of local memory. */
+DEFINE_EVENT(pgtable_repl_table, pgtable_repl_fallback,
+	TP_PROTO(struct mm_struct *mm, unsigned int domain, int level),
+	TP_ARGS(mm, domain, level)
+);
+
+/* A copy was taken off its table. */
+TRACE_EVENT(pgtable_repl_free,
+
+	TP_PROTO(struct mm_struct *mm, unsigned int domain),
+
+	TP_ARGS(mm, domain),
+
+	TP_STRUCT__entry(
+		__field(const void *, mm)
+		__field(unsigned int, domain)
+	),
+
+	TP_fast_assign(
+		__entry->mm = mm;
+		__entry->domain = domain;
+	),
+
+	TP_printk("mm=%p domain=%u", __entry->mm, __entry->domain)
+);
+
+#endif /* _TRACE_PGTABLE_REPL_H */
+
+#include <trace/define_trace.h>

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Page-table replication: memory for copies.
+ *
+ * A copy is of use on its domain's node only, so a page comes from there or not
+ * at all: first from the node's reserve, which the administrator sizes with
+ * vm.pgtable_repl_reserve, then from the buddy allocator.  Either way it is
+ * charged to the memory cgroup of whoever has it allocated.
+ */
+#include <linux/gfp.h>
+#include <linux/memcontrol.h>
+#include <linux/vmstat.h>
+#include <linux/workqueue.h>
+#include "internal.h"
+
+struct repl_reserve {
+	spinlock_t lock;
+	struct list_head pages;
+	unsigned long nr;
+};
+
+static struct repl_reserve repl_reserve[MAX_NUMNODES];
+static unsigned long repl_reserve_target;	/* pages per node */
+
+/* How long a reserve stays short after a page was taken: bursts come in one. */
+#define REPL_REFILL_DELAY	(HZ / 10)
+
+static void repl_refill(struct work_struct *work);
+static DECLARE_DELAYED_WORK(repl_refill_work, repl_refill);
+
+static struct page *repl_reserve_take(int nid)
+{
+	struct repl_reserve *r = &repl_reserve[nid];
+	struct page *page;
+
+	if (!READ_ONCE(r->nr))
+		return NULL;
+	spin_lock(&r->lock);
+	page = list_first_entry_or_null(&r->pages, struct page, lru);
+	if (page) {
+		list_del(&page->lru);
+		r->nr--;
+	}
+	spin_unlock(&r->lock);
+	if (page)
+		schedule_delayed_work(&repl_refill_work, REPL_REFILL_DELAY);
+	return page;
+}
+
+/* Bring a node's reserve to @target pages; false if memory ran out. */
+static bool repl_reserve_resize(int nid, unsigned long target)
+{
+	struct repl_reserve *r = &repl_reserve[nid];
+	struct page *page;
+
+	while (READ_ONCE(r->nr) > target) {
+		spin_lock(&r->lock);
+		page = list_first_entry_or_null(&r->pages, struct page, lru);
+		if (page) {
+			list_del(&page->lru);
+			r->nr--;
+		}
+		spin_unlock(&r->lock);
+		if (page)
+			__free_page(page);
+	}
+	while (READ_ONCE(r->nr) < target) {
+		page = alloc_pages_node(nid, GFP_KERNEL | __GFP_THISNODE |
+					__GFP_NORETRY | __GFP_NOWARN, 0);
+		if (!page)
+			return false;
+		spin_lock(&r->lock);
+		list_add(&page->lru, &r->pages);
+		r->nr++;
+		spin_unlock(&r->lock);
+		cond_resched();
+	}
+	return true;
+}
+
+static void repl_refill(struct work_struct *work)
+{
+	unsigned long target = READ_ONCE(repl_reserve_target);
+	nodemask_t nodes;
+	int nid;
+
+	pgtable_repl_nodes(&nodes);
+	for_each_node_mask(nid, nodes)
+		repl_reserve_resize(nid, target);
+}
+
+/**
+ * pgtable_repl_set_reserve() - size the reserve of every usable node
+ * @pages: pages per node
+ *
+ * Context: process context; the caller serialises.
+ * Return: 0, or -ENOMEM with all reserves as before when a node has not got
+ * that much memory to spare.
+ */
+int pgtable_repl_set_reserve(unsigned long pages)
+{
+	unsigned long old = repl_reserve_target;
+	nodemask_t nodes;
+	int nid;
+
+	cancel_delayed_work_sync(&repl_refill_work);
+	pgtable_repl_nodes(&nodes);
+	WRITE_ONCE(repl_reserve_target, pages);
+	for_each_node_mask(nid, nodes)
+		if (!repl_reserve_resize(nid, pages))
+			goto undo;
+	return 0;
+undo:
+	WRITE_ONCE(repl_reserve_target, old);
+	for_each_node_mask(nid, nodes)
+		repl_reserve_resize(nid, old);
+	return -ENOMEM;
+}
+
+/**
+ * pgtable_repl_alloc_page() - page for a copy, on the domain's node
+ * @mm: whose copy it is going to be
+ * @domain: the domain
+ * @order: 0, or that of a root
+ * @gfp: GFP_NOWAIT under a page-table lock, else GFP_KERNEL
+ *
+ * Return: the page, its content undefined, or NULL: never a page of another
+ * node, and never an attempt to get one by killing somebody.
+ */
+struct page *pgtable_repl_alloc_page(struct mm_struct *mm, unsigned int domain,
+				     unsigned int order, gfp_t gfp)
+{
+	int nid = pgtable_repl_domain_node(domain);
+	struct page *page = NULL;
+
+	if (!order)
+		page = repl_reserve_take(nid);
+	if (!page)
+		return alloc_pages_node(nid, gfp | __GFP_THISNODE |
+					__GFP_ACCOUNT, order);
+#ifdef CONFIG_MEMCG
+	if (memcg_kmem_online() && __memcg_kmem_charge_page(page, gfp, 0)) {
+		__free_page(page);
+		return NULL;
+	}
+#endif
+	return page;
+}
+
+/**
+ * pgtable_repl_account() - count a page in or out of the copies of an mm
+ * @page: the page
+ * @mm: the address space
+ * @sign: 1 or -1
+ *
+ * Copies are page tables in every statistic, and are counted apart as well.
+ */
+void pgtable_repl_account(struct page *page, struct mm_struct *mm, int sign)
+{
+	struct folio *folio = page_folio(page);
+
+	if (sign > 0)
+		__folio_set_pgtable(folio);
+	else
+		__folio_clear_pgtable(folio);
+	mod_lruvec_page_state(page, NR_PAGETABLE, sign);
+	mod_node_page_state(page_pgdat(page), NR_PGTABLE_REPL, sign);
+	count_vm_event(sign > 0 ? PGTABLE_REPL_ALLOC : PGTABLE_REPL_FREE);
+	atomic_long_add(sign, &mm->pgtable_repl->node_pages[page_to_nid(page)]);
+}
+
+static int __init repl_reserve_init(void)
+{
+	int nid;
+
+	for (nid = 0; nid < MAX_NUMNODES; nid++) {
+		spin_lock_init(&repl_reserve[nid].lock);
+		INIT_LIST_HEAD(&repl_reserve[nid].pages);
+	}
+	return 0;
+}
+early_initcall(repl_reserve_init);

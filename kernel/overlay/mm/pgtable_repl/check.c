@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Page-table replication: the consistency check,
+ * /sys/kernel/debug/pgtable_repl/check.
+ *
+ * A pid, or "all", is written; the report is read back.  Report only.
+ */
+#include <linux/debugfs.h>
+#include <linux/pid_namespace.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/task.h>
+#include <linux/seq_buf.h>
+#include <linux/uaccess.h>
+#include "internal.h"
+
+#define REPL_REPORT_SIZE	(64 * 1024)
+
+static DEFINE_MUTEX(repl_check_lock);	/* the report, and one check at a time */
+static char *repl_report;
+static size_t repl_report_len;
+
+struct repl_check_run {
+	struct seq_buf text;
+	struct pgtable_repl_report report;
+	unsigned long processes;
+	pid_t pid;
+};
+
+static const char * const repl_level_names[] = {
+	"?", "PTE", "PMD", "PUD", "P4D", "PGD",
+};
+
+static void repl_check_diff(void *arg, const char *what, unsigned long addr,
+			    int level, unsigned int domain, unsigned long canon,
+			    unsigned long copy)
+{
+	struct repl_check_run *run = arg;
+
+	seq_buf_printf(&run->text,
+		       "pid %d: %s: address %016lx level %s domain %u canonical %016lx copy %016lx\n",
+		       run->pid, what, addr, repl_level_names[level], domain,
+		       canon, copy);
+}
+
+static void repl_check_task(struct repl_check_run *run,
+			    struct task_struct *task)
+{
+	struct mm_struct *mm = get_task_mm(task);
+
+	if (!mm)
+		return;
+	if (mm_pgtable_repl(mm)) {
+		run->pid = task_tgid_nr(task);
+		arch_pgtable_repl_lock(mm);
+		arch_pgtable_repl_check(mm, &run->report, repl_check_diff, run);
+		arch_pgtable_repl_unlock(mm);
+		run->processes++;
+	}
+	mmput(mm);
+}
+
+/* Check process @only, or all of them for 0. */
+static int repl_check_run(struct repl_check_run *run, pid_t only)
+{
+	struct task_struct *task;
+	struct pid *pid;
+	int nr;
+
+	for (nr = only ?: 1;; nr++) {
+		rcu_read_lock();
+		pid = find_ge_pid(nr, &init_pid_ns);
+		if (pid)
+			nr = pid_nr(pid);
+		task = pid ? pid_task(pid, PIDTYPE_TGID) : NULL;
+		if (task)
+			get_task_struct(task);
+		rcu_read_unlock();
+		if (only && (!task || nr != only)) {
+			if (task)
+				put_task_struct(task);
+			return -ESRCH;
+		}
+		if (!pid)
+			return 0;
+		if (task) {
+			repl_check_task(run, task);
+			put_task_struct(task);
+		}
+		if (only)
+			return 0;
+		cond_resched();
+	}
+}
+
+static ssize_t repl_check_write(struct file *file, const char __user *ubuf,
+				size_t count, loff_t *ppos)
+{
+	struct repl_check_run run = { };
+	char buf[16], *text;
+	int only = 0, err;
+
+	if (count >= sizeof(buf))
+		return -EINVAL;
+	if (copy_from_user(buf, ubuf, count))
+		return -EFAULT;
+	buf[count] = '\0';
+	text = strim(buf);
+	if (strcmp(text, "all") && (kstrtoint(text, 10, &only) || only <= 0))
+		return -EINVAL;
+
+	mutex_lock(&repl_check_lock);
+	if (!repl_report)
+		repl_report = kvzalloc(REPL_REPORT_SIZE, GFP_KERNEL);
+	if (!repl_report) {
+		mutex_unlock(&repl_check_lock);
+		return -ENOMEM;
+	}
+	/* Room for the last line, however many differences there are. */
+	seq_buf_init(&run.text, repl_report, REPL_REPORT_SIZE - 256);
+	err = repl_check_run(&run, only);
+	repl_report_len = seq_buf_used(&run.text);
+	if (seq_buf_has_overflowed(&run.text))
+		repl_report_len += sprintf(repl_report + repl_report_len,
+					   "\n(more differences than fit here)\n");
+	if (!err)
+		repl_report_len += sprintf(repl_report + repl_report_len,
+			"checked: %lu processes, %lu tables, %lu entries, %lu differences\n",
+			run.processes, run.report.tables, run.report.entries,
+			run.report.diffs);
+	mutex_unlock(&repl_check_lock);
+	return err ?: count;
+}
+
+static ssize_t repl_check_read(struct file *file, char __user *ubuf,
+			       size_t count, loff_t *ppos)
+{
+	ssize_t ret;
+
+	mutex_lock(&repl_check_lock);
+	ret = simple_read_from_buffer(ubuf, count, ppos, repl_report,
+				      repl_report_len);
+	mutex_unlock(&repl_check_lock);
+	return ret;
+}
+
+static const struct file_operations repl_check_fops = {
+	.owner	= THIS_MODULE,
+	.open	= nonseekable_open,
+	.read	= repl_check_read,
+	.write	= repl_check_write,
+};
+
+static int __init repl_check_init(void)
+{
+	struct dentry *dir = debugfs_create_dir("pgtable_repl", NULL);
+
+	debugfs_create_file("check", 0600, dir, NULL, &repl_check_fops);
+	return 0;
+}
+late_initcall(repl_check_init);

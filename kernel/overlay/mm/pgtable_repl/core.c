@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Page-table replication: policy of an address space.
+ *
+ * What is asked for (prctl, /proc, sysctl, inheritance) arrives here as a
+ * struct pgtable_repl_policy; the architecture half makes the domain trees.
+ */
+#include <linux/hugetlb.h>
+#include <linux/memcontrol.h>
+#include <linux/prctl.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+#include <linux/vmstat.h>
+#include <trace/events/pgtable_repl.h>
+#include "internal.h"
+
+/* Nodes that a domain tree can be asked for: with CPUs to walk it and memory. */
+void pgtable_repl_nodes(nodemask_t *nodes)
+{
+	nodes_and(*nodes, node_states[N_CPU], node_states[N_MEMORY]);
+}
+
+/**
+ * pgtable_repl_nr_domains() - number of domains, found at boot
+ *
+ * Domains are numbered from 0; some may have neither CPUs nor memory.
+ */
+unsigned int pgtable_repl_nr_domains(void)
+{
+	return nr_node_ids;
+}
+EXPORT_SYMBOL_GPL(pgtable_repl_nr_domains);
+
+/**
+ * pgtable_repl_domain_node() - the node that a domain's tables are kept on
+ * @domain: below pgtable_repl_nr_domains()
+ */
+int pgtable_repl_domain_node(unsigned int domain)
+{
+	return domain;
+}
+EXPORT_SYMBOL_GPL(pgtable_repl_domain_node);
+
+static struct pgtable_repl *pgtable_repl_create(struct mm_struct *mm)
+{
+	unsigned int nr = pgtable_repl_nr_domains();
+	struct pgtable_repl *repl;
+
+	repl = kzalloc(struct_size(repl, roots, nr), GFP_KERNEL_ACCOUNT);
+	if (!repl)
+		return NULL;
+	repl->node_pages = kcalloc(nr_node_ids, sizeof(*repl->node_pages),
+				   GFP_KERNEL_ACCOUNT);
+	repl->retired = kcalloc(nr, sizeof(*repl->retired), GFP_KERNEL_ACCOUNT);
+	repl->stash = kcalloc(nr, sizeof(*repl->stash), GFP_KERNEL_ACCOUNT);
+	if (!repl->node_pages || !repl->retired || !repl->stash) {
+		kfree(repl->stash);
+		kfree(repl->retired);
+		kfree(repl->node_pages);
+		kfree(repl);
+		return NULL;
+	}
+	/* Pairs with smp_load_acquire() in mm_pgtable_repl(). */
+	smp_store_release(&mm->pgtable_repl, repl);
+	return repl;
+}
+
+static long repl_pages(struct pgtable_repl *repl)
+{
+	long pages = 0;
+	int nid;
+
+	for (nid = 0; nid < nr_node_ids; nid++)
+		pages += atomic_long_read(&repl->node_pages[nid]);
+	return pages;
+}
+
+/*
+ * Let go of the static key once no copy is left.  A leftover copy would be a
+ * bug; kept coherent, which takes the key, it does no harm.
+ */
+static void repl_key_put(struct pgtable_repl *repl)
+{
+	if (!WARN_ONCE(repl_pages(repl), "%ld copies of page tables left over",
+		       repl_pages(repl)))
+		arch_pgtable_repl_key_put();
+}
+
+/**
+ * pgtable_repl_destroy() - free the state of an mm in its last mmdrop()
+ * @mm: the address space; its copies are gone
+ */
+void pgtable_repl_destroy(struct mm_struct *mm)
+{
+	struct pgtable_repl *repl = mm->pgtable_repl;
+
+	if (!nodes_empty(repl->policy.nodes))
+		repl_key_put(repl);
+	mm->pgtable_repl = NULL;
+	kfree(repl->stash);
+	kfree(repl->retired);
+	kfree(repl->node_pages);
+	kfree(repl);
+}
+
+/*
+ * Take the mm out of hugetlb's sharing of PMD tables; from here on
+ * mm_has_pgtable_repl() keeps it out.  What it had is faulted in again.
+ */
+static void repl_unshare(struct mm_struct *mm)
+{
+	VMA_ITERATOR(vmi, mm, 0);
+	struct vm_area_struct *vma;
+
+	for_each_vma(vmi, vma)
+		if (is_vm_hugetlb_page(vma))
+			hugetlb_unshare_all_pmds(vma);
+}
+
+/**
+ * pgtable_repl_set() - change the replication of an address space
+ * @mm: the address space; the caller holds a reference to its users
+ * @policy: what is to be in force
+ *
+ * May be called at any time, on a running process.  Asking for what is in force
+ * already builds what was lacking for want of memory.
+ *
+ * Context: process context.  Takes the mmap lock for writing for as long as it
+ * takes to walk the tables; page faults under VMA locks go on.
+ * Return: 0, -EINVAL (mode or nodes make no sense), -ENODEV (a node is offline
+ * or has no CPUs or no memory), -EOPNOTSUPP (switched off for the system),
+ * -ENOMEM (for the bookkeeping; lack of memory for copies is no error).
+ */
+int pgtable_repl_set(struct mm_struct *mm,
+		     const struct pgtable_repl_policy *policy)
+{
+	struct mem_cgroup *memcg, *old_memcg;
+	nodemask_t add, del, usable;
+	struct pgtable_repl *repl;
+	LIST_HEAD(pages);
+	bool was_on, on;
+
+	on = policy->mode != PR_PGTABLE_REPL_OFF;
+	if (on != !nodes_empty(policy->nodes))
+		return -EINVAL;
+	if (on) {
+		if (READ_ONCE(sysctl_pgtable_repl_mode) == PGTABLE_REPL_SYS_OFF ||
+		    !arch_pgtable_repl_supported())
+			return -EOPNOTSUPP;
+		pgtable_repl_nodes(&usable);
+		if (!nodes_subset(policy->nodes, usable))
+			return -ENODEV;
+		/* Before the mmap lock: patching the kernel takes locks. */
+		arch_pgtable_repl_key_get();
+	}
+
+	memcg = get_mem_cgroup_from_mm(mm);
+	old_memcg = set_active_memcg(memcg);
+	arch_pgtable_repl_lock(mm);
+	repl = mm->pgtable_repl ?: pgtable_repl_create(mm);
+	if (!repl) {
+		arch_pgtable_repl_unlock(mm);
+		set_active_memcg(old_memcg);
+		mem_cgroup_put(memcg);
+		if (on)
+			arch_pgtable_repl_key_put();
+		return -ENOMEM;
+	}
+	if (on)
+		repl_unshare(mm);
+	was_on = !nodes_empty(repl->policy.nodes);
+	nodes_andnot(add, policy->nodes, repl->policy.nodes);
+	nodes_andnot(del, repl->policy.nodes, policy->nodes);
+	repl->policy = *policy;
+
+	/* All of them, not just new ones: repairs what had no memory before. */
+	if (on)
+		arch_pgtable_repl_add(mm, &policy->nodes);
+	if (!nodes_empty(del))
+		arch_pgtable_repl_del(mm, &del, &pages);
+
+	count_vm_event(on ? PGTABLE_REPL_ENABLE : PGTABLE_REPL_DISABLE);
+	trace_pgtable_repl_set(mm, policy, &add, &del);
+	arch_pgtable_repl_unlock(mm);
+	set_active_memcg(old_memcg);
+	mem_cgroup_put(memcg);
+
+	arch_pgtable_repl_free_pages(&pages);
+	/* One reference for each mm that is on; the above took another. */
+	if (was_on && on)
+		arch_pgtable_repl_key_put();
+	else if (was_on)
+		repl_key_put(repl);
+	return 0;
+}
+
+/**
+ * pgtable_repl_get() - what is in force for an address space
+ * @mm: the address space; the caller holds a reference
+ * @policy: gets the answer
+ */
+void pgtable_repl_get(struct mm_struct *mm, struct pgtable_repl_policy *policy)
+{
+	*policy = (struct pgtable_repl_policy){ .mode = PR_PGTABLE_REPL_OFF };
+	if (!mm_pgtable_repl(mm))
+		return;
+	mmap_read_lock(mm);
+	*policy = mm->pgtable_repl->policy;
+	mmap_read_unlock(mm);
+}
+
+/* Give a new, empty address space the policy that it starts with. */
+static int repl_start(struct mm_struct *mm,
+		      const struct pgtable_repl_policy *policy)
+{
+	struct pgtable_repl *repl;
+
+	if (policy->source == PGTABLE_REPL_NONE)
+		return 0;
+	repl = pgtable_repl_create(mm);
+	if (!repl)
+		return -ENOMEM;
+	repl->policy = *policy;
+	if (nodes_empty(policy->nodes))
+		return 0;
+	arch_pgtable_repl_key_get();
+	arch_pgtable_repl_new(mm);
+	trace_pgtable_repl_set(mm, policy, &policy->nodes, &NODE_MASK_NONE);
+	return 0;
+}
+
+static int repl_inherit(struct mm_struct *mm, struct mm_struct *oldmm)
+{
+	int sysmode = READ_ONCE(sysctl_pgtable_repl_mode);
+	struct pgtable_repl_policy policy = { .source = PGTABLE_REPL_NONE };
+
+	if (sysmode == PGTABLE_REPL_SYS_OFF || !arch_pgtable_repl_supported())
+		return 0;
+	if (oldmm)
+		pgtable_repl_get(oldmm, &policy);
+	if (policy.source == PGTABLE_REPL_NONE ||
+	    policy.source == PGTABLE_REPL_SYSTEM) {
+		if (sysmode != PGTABLE_REPL_SYS_ALL)
+			return 0;
+		policy.mode = PR_PGTABLE_REPL_EAGER;
+		policy.source = PGTABLE_REPL_SYSTEM;
+		pgtable_repl_nodes(&policy.nodes);
+	} else {
+		policy.source = PGTABLE_REPL_INHERITED;
+	}
+	return repl_start(mm, &policy);
+}
+
+/**
+ * pgtable_repl_fork() - a child inherits its parent's policy
+ * @mm: the child's address space, still empty
+ * @oldmm: the parent's
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int pgtable_repl_fork(struct mm_struct *mm, struct mm_struct *oldmm)
+{
+	return repl_inherit(mm, oldmm);
+}
+
+/**
+ * pgtable_repl_exec() - a new program inherits the policy of the old one
+ * @mm: the new program's address space, still empty
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int pgtable_repl_exec(struct mm_struct *mm)
+{
+	return repl_inherit(mm, current->mm);
+}

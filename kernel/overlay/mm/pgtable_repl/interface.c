@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Page-table replication: prctl(), and the text of /proc/<pid>/pgtable_repl.
+ */
+#include <linux/bitmap.h>
+#include <linux/prctl.h>
+#include <linux/sched/mm.h>
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+#include "internal.h"
+
+/* The longest node mask that is read, as for set_mempolicy(). */
+#define REPL_MASK_BITS		(PAGE_SIZE * BITS_PER_BYTE)
+
+static const char * const repl_mode_names[] = {
+	[PR_PGTABLE_REPL_OFF] = "off",
+	[PR_PGTABLE_REPL_EAGER] = "eager",
+};
+
+const char * const pgtable_repl_source_names[] = {
+	[PGTABLE_REPL_NONE] = "none",
+	[PGTABLE_REPL_PRCTL] = "prctl",
+	[PGTABLE_REPL_PROC] = "proc",
+	[PGTABLE_REPL_INHERITED] = "inherited",
+	[PGTABLE_REPL_SYSTEM] = "system",
+};
+
+/* Read a node mask of @bits bits; bits that no node can have are an error. */
+static int repl_get_mask(nodemask_t *nodes, unsigned long mask,
+			 unsigned long bits)
+{
+	unsigned long *map;
+	int err = 0;
+
+	if (!bits || bits > REPL_MASK_BITS)
+		return -EINVAL;
+	map = bitmap_zalloc(bits, GFP_KERNEL);
+	if (!map)
+		return -ENOMEM;
+	if (copy_from_user(map, (void __user *)mask,
+			   BITS_TO_LONGS(bits) * sizeof(long))) {
+		err = -EFAULT;
+	} else {
+		bitmap_clear(map, bits, -bits % BITS_PER_LONG);
+		if (find_next_bit(map, bits, nr_node_ids) < bits)
+			err = -EINVAL;
+		else
+			bitmap_copy(nodes->bits, map,
+				    min_t(unsigned long, bits, nr_node_ids));
+	}
+	bitmap_free(map);
+	return err;
+}
+
+/**
+ * pgtable_repl_prctl_set() - PR_SET_PGTABLE_REPL
+ * @mode: PR_PGTABLE_REPL_*
+ * @mask: user address of a node mask, or 0 for every usable node
+ * @bits: length of the mask in bits, 0 without one
+ * @flags: none yet, must be 0
+ */
+int pgtable_repl_prctl_set(unsigned long mode, unsigned long mask,
+			   unsigned long bits, unsigned long flags)
+{
+	struct pgtable_repl_policy policy = { .source = PGTABLE_REPL_PRCTL };
+	int err;
+
+	if (flags || (!mask && bits))
+		return -EINVAL;
+	policy.mode = mode;
+	switch (mode) {
+	case PR_PGTABLE_REPL_OFF:
+		if (mask || bits)
+			return -EINVAL;
+		break;
+	case PR_PGTABLE_REPL_EAGER:
+		if (!mask) {
+			pgtable_repl_nodes(&policy.nodes);
+			break;
+		}
+		err = repl_get_mask(&policy.nodes, mask, bits);
+		if (err)
+			return err;
+		break;
+	default:
+		return -EINVAL;
+	}
+	return pgtable_repl_set(current->mm, &policy);
+}
+
+/**
+ * pgtable_repl_prctl_get() - PR_GET_PGTABLE_REPL
+ * @arg2: must be 0
+ * @mask: user address for the node mask, or 0
+ * @bits: its length in bits, at least the number of possible nodes
+ * @flags: must be 0
+ *
+ * Return: the mode, or an error.
+ */
+int pgtable_repl_prctl_get(unsigned long arg2, unsigned long mask,
+			   unsigned long bits, unsigned long flags)
+{
+	struct pgtable_repl_policy policy;
+	unsigned long *map;
+	int err = 0;
+
+	if (arg2 || flags || (!mask && bits))
+		return -EINVAL;
+	pgtable_repl_get(current->mm, &policy);
+	if (!mask)
+		return policy.mode;
+	if (bits < nr_node_ids || bits > REPL_MASK_BITS)
+		return -EINVAL;
+	map = bitmap_zalloc(bits, GFP_KERNEL);
+	if (!map)
+		return -ENOMEM;
+	bitmap_copy(map, policy.nodes.bits, nr_node_ids);
+	if (copy_to_user((void __user *)mask, map,
+			 BITS_TO_LONGS(bits) * sizeof(long)))
+		err = -EFAULT;
+	bitmap_free(map);
+	return err ?: policy.mode;
+}
+
+/**
+ * pgtable_repl_parse() - read what was written to /proc/<pid>/pgtable_repl
+ * @text: "off", "eager", "eager all" or "eager <node list>"; is written to
+ * @policy: gets mode and nodes
+ *
+ * Return: 0 or -EINVAL.
+ */
+int pgtable_repl_parse(char *text, struct pgtable_repl_policy *policy)
+{
+	char *word;
+
+	text = strim(text);
+	word = strsep(&text, " \t");
+	policy->mode = PR_PGTABLE_REPL_OFF;
+	nodes_clear(policy->nodes);
+	if (!strcmp(word, "off"))
+		return text ? -EINVAL : 0;
+	if (strcmp(word, "eager"))
+		return -EINVAL;
+	policy->mode = PR_PGTABLE_REPL_EAGER;
+	if (text)
+		text = skip_spaces(text);
+	if (!text || !strcmp(text, "all")) {
+		pgtable_repl_nodes(&policy->nodes);
+		return 0;
+	}
+	if (nodelist_parse(text, policy->nodes) || nodes_empty(policy->nodes))
+		return -EINVAL;
+	if (find_next_bit(policy->nodes.bits, MAX_NUMNODES, nr_node_ids) <
+	    MAX_NUMNODES)
+		return -EINVAL;
+	return 0;
+}
+
+/**
+ * pgtable_repl_show() - the text of /proc/<pid>/pgtable_repl
+ * @m: where it goes
+ * @mm: the address space; the caller holds a reference
+ */
+int pgtable_repl_show(struct seq_file *m, struct mm_struct *mm)
+{
+	struct pgtable_repl *repl = mm_pgtable_repl(mm);
+	struct pgtable_repl_policy policy;
+	const char *sep = "\t";
+	int nid;
+
+	pgtable_repl_get(mm, &policy);
+	seq_printf(m, "mode:\t%s\n", repl_mode_names[policy.mode]);
+	seq_printf(m, "nodes:\t%*pbl\n", nodemask_pr_args(&policy.nodes));
+	seq_printf(m, "source:\t%s\n",
+		   pgtable_repl_source_names[policy.source]);
+	seq_puts(m, "pages:");
+	for (nid = 0; repl && nid < nr_node_ids; nid++) {
+		long pages = atomic_long_read(&repl->node_pages[nid]);
+
+		if (!pages && !node_isset(nid, policy.nodes))
+			continue;
+		seq_printf(m, "%sN%d=%ld", sep, nid, pages);
+		sep = " ";
+	}
+	seq_printf(m, "\nfallbacks:\t%ld\n",
+		   repl ? atomic_long_read(&repl->fallbacks) : 0);
+	return 0;
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Page-table replication: system-wide settings, vm.pgtable_repl_*.
+ */
+#include <linux/mutex.h>
+#include <linux/pid_namespace.h>
+#include <linux/prctl.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/task.h>
+#include <linux/sysctl.h>
+#include "internal.h"
+
+int sysctl_pgtable_repl_mode __read_mostly = PGTABLE_REPL_SYS_PROCESS;
+int pgtable_repl_fixed_node __read_mostly;
+DEFINE_STATIC_KEY_FALSE(pgtable_repl_fixed_key);
+
+static unsigned long repl_reserve_pages;
+/* Entries, as a power of two, that a lazy fill brings along (Hydra, 3.3). */
+static int repl_prefetch = 3;
+static int repl_prefetch_max = 9;
+static int repl_mode_max = PGTABLE_REPL_SYS_ALL;
+
+/* Serialises changes of the settings. */
+static DEFINE_MUTEX(repl_sysctl_lock);
+
+/* The policy that a change of the system's mode means for a process. */
+static bool repl_mode_policy(struct mm_struct *mm, int mode,
+			     struct pgtable_repl_policy *policy)
+{
+	pgtable_repl_get(mm, policy);
+	switch (mode) {
+	case PGTABLE_REPL_SYS_OFF:
+		if (policy->mode == PR_PGTABLE_REPL_OFF)
+			return false;
+		break;
+	case PGTABLE_REPL_SYS_ALL:
+		/* Who has a policy of its own, be it "off", keeps it. */
+		if (policy->source != PGTABLE_REPL_NONE)
+			return false;
+		policy->mode = PR_PGTABLE_REPL_EAGER;
+		policy->source = PGTABLE_REPL_SYSTEM;
+		pgtable_repl_nodes(&policy->nodes);
+		return true;
+	default:
+		if (policy->source != PGTABLE_REPL_SYSTEM)
+			return false;
+		break;
+	}
+	policy->mode = PR_PGTABLE_REPL_OFF;
+	policy->source = PGTABLE_REPL_NONE;
+	nodes_clear(policy->nodes);
+	return true;
+}
+
+/* Apply a mode, already in force for new processes, to one that runs. */
+static bool repl_apply_one(struct task_struct *task, int mode)
+{
+	struct pgtable_repl_policy policy;
+	struct mm_struct *mm;
+	bool changed = false;
+
+	mm = get_task_mm(task);
+	if (!mm)
+		return false;
+	if (repl_mode_policy(mm, mode, &policy))
+		changed = !pgtable_repl_set(mm, &policy);
+	mmput(mm);
+	return changed;
+}
+
+/*
+ * Apply a mode to all processes.  One that was being forked under the old mode
+ * appears in a later pass; passes end when one finds nothing to do.
+ */
+static void repl_apply_all(int mode)
+{
+	struct task_struct *task;
+	bool changed;
+	struct pid *pid;
+	int nr;
+
+	do {
+		changed = false;
+		for (nr = 1;; nr++) {
+			rcu_read_lock();
+			pid = find_ge_pid(nr, &init_pid_ns);
+			task = pid ? pid_task(pid, PIDTYPE_TGID) : NULL;
+			if (pid)
+				nr = pid_nr(pid);
+			if (task)
+				get_task_struct(task);
+			rcu_read_unlock();
+			if (!pid)
+				break;
+			if (!task)
+				continue;
+			changed |= repl_apply_one(task, mode);
+			put_task_struct(task);
+			cond_resched();
+		}
+	} while (changed);
+}
+
+static int repl_mode_handler(const struct ctl_table *table, int write,
+			     void *buffer, size_t *lenp, loff_t *ppos)
+{
+	int mode, old, err;
+	struct ctl_table t = *table;
+
+	mutex_lock(&repl_sysctl_lock);
+	old = mode = sysctl_pgtable_repl_mode;
+	t.data = &mode;
+	err = proc_dointvec_minmax(&t, write, buffer, lenp, ppos);
+	if (!err && write && mode != PGTABLE_REPL_SYS_OFF &&
+	    !arch_pgtable_repl_supported())
+		err = -EOPNOTSUPP;
+	if (!err && write && mode != old) {
+		WRITE_ONCE(sysctl_pgtable_repl_mode, mode);
+		if (mode == PGTABLE_REPL_SYS_FIXED)
+			static_branch_enable(&pgtable_repl_fixed_key);
+		else
+			static_branch_disable(&pgtable_repl_fixed_key);
+		repl_apply_all(mode);
+	}
+	mutex_unlock(&repl_sysctl_lock);
+	return err;
+}
+
+static int repl_fixed_node_handler(const struct ctl_table *table, int write,
+				   void *buffer, size_t *lenp, loff_t *ppos)
+{
+	struct ctl_table t = *table;
+	int node, err;
+
+	mutex_lock(&repl_sysctl_lock);
+	node = pgtable_repl_fixed_node;
+	t.data = &node;
+	err = proc_dointvec(&t, write, buffer, lenp, ppos);
+	if (!err && write) {
+		if (node < 0 || node >= nr_node_ids)
+			err = -EINVAL;
+		else if (!node_state(node, N_MEMORY))
+			err = -ENODEV;
+		else
+			WRITE_ONCE(pgtable_repl_fixed_node, node);
+	}
+	mutex_unlock(&repl_sysctl_lock);
+	return err;
+}
+
+static int repl_reserve_handler(const struct ctl_table *table, int write,
+				void *buffer, size_t *lenp, loff_t *ppos)
+{
+	struct ctl_table t = *table;
+	unsigned long pages;
+	int err;
+
+	mutex_lock(&repl_sysctl_lock);
+	pages = repl_reserve_pages;
+	t.data = &pages;
+	err = proc_doulongvec_minmax(&t, write, buffer, lenp, ppos);
+	if (!err && write)
+		err = pages > totalram_pages() ? -EINVAL :
+			pgtable_repl_set_reserve(pages);
+	if (!err)
+		repl_reserve_pages = pages;
+	mutex_unlock(&repl_sysctl_lock);
+	return err;
+}
+
+static struct ctl_table repl_sysctls[] = {
+	{
+		.procname	= "pgtable_repl_mode",
+		.data		= &sysctl_pgtable_repl_mode,
+		.maxlen		= sizeof(int),
+		.mode		= 0644,
+		.proc_handler	= repl_mode_handler,
+		.extra1		= SYSCTL_ZERO,
+		.extra2		= &repl_mode_max,
+	},
+	{
+		.procname	= "pgtable_repl_fixed_node",
+		.data		= &pgtable_repl_fixed_node,
+		.maxlen		= sizeof(int),
+		.mode		= 0644,
+		.proc_handler	= repl_fixed_node_handler,
+	},
+	{
+		.procname	= "pgtable_repl_reserve",
+		.data		= &repl_reserve_pages,
+		.maxlen		= sizeof(unsigned long),
+		.mode		= 0644,
+		.proc_handler	= repl_reserve_handler,
+	},
+	{
+		.procname	= "pgtable_repl_prefetch",
+		.data		= &repl_prefetch,
+		.maxlen		= sizeof(int),
+		.mode		= 0644,
+		.proc_handler	= proc_dointvec_minmax,
+		.extra1		= SYSCTL_ZERO,
+		.extra2		= &repl_prefetch_max,
+	},
+};
+
+static int __init repl_sysctl_init(void)
+{
+	register_sysctl_init("vm", repl_sysctls);
+	return 0;
+}
+subsys_initcall(repl_sysctl_init);

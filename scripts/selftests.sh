@@ -1,0 +1,30 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# Builds the kernel's selftests for Spindle on the host, against the headers of
+# the prepared tree, and installs them in build/selftests, from where the lab
+# VM runs them. Usage: selftests.sh [TARGET...], by default pgtable_repl
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+targets=${*:-pgtable_repl}
+"$ROOT/scripts/kernel-prepare.sh" spindle
+tree=$BUILD/linux-spindle
+objects=$BUILD/selftests-objects
+log=$BUILD/selftests.log
+mkdir -p "$objects"
+for target in $targets; do
+	[ -d "$tree/tools/testing/selftests/$target" ] ||
+		die "the kernel has no selftests '$target'"
+done
+{
+	make -s -C "$tree" O="$objects" headers &&
+		make -s -C "$tree/tools/testing/selftests" -j"$JOBS" O="$objects" CC='ccache gcc' \
+			TARGETS="$targets" SKIP_TARGETS= FORCE_TARGETS=1 \
+			INSTALL_PATH="$BUILD/selftests" install
+} >"$log" 2>&1 || {
+	grep -nE 'error|Error' -A4 "$log" | head -n 40 >&2 || true
+	die "the selftests did not build; the whole log is $log"
+}
+! grep -E 'warning:' "$log" >&2 || die "the selftests build with warnings"
+echo "$BUILD/selftests"

@@ -1,0 +1,176 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# Every check of the project, from formatting to the debug kernel's boot with
+# all processes replicated. What needs no kernel comes first. Each stage writes
+# a log of its own under build/test; the last line is
+#   N passed, N failed, N skipped
+# and the exit status tells whether anything failed.
+# Usage: test.sh [STAGE...], by default all; `test.sh list` names them.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+. "$(dirname "$0")/lib.sh"
+cd "$ROOT"
+
+stages=(format clippy shellcheck rust library checkpatch kernel kernel-debug
+	selftests-build module lab vm-release vm-debug vm-debug-all kunit)
+logs=$BUILD/test
+spindle=${CARGO_TARGET_DIR:-$ROOT/target}/debug/spindle
+passed=0 failed=0 skipped=0
+
+count() { passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3)); }
+
+# finish NAME STATUS SECONDS: adds up a stage. It may have left counts of its
+# own in its log, as a line "counts: P F S"; without, it is one test.
+finish() {
+	local name=$1 status=$2 seconds=$3 line p f s note=''
+	line=$(grep '^counts: ' "$logs/$name.log" | tail -n 1 || true)
+	read -r _ p f s <<<"${line:-counts: 0 0 0}"
+	# Status 77 is "cannot run here", with the reason as the last line.
+	if [ "$status" = 77 ]; then
+		s=$((s + 1))
+		note=": $(tail -n 1 "$logs/$name.log")"
+	elif [ "$status" != 0 ] && [ "$f" = 0 ]; then
+		f=1
+	elif [ "$((p + f + s))" = 0 ]; then
+		p=1
+	fi
+	count "$p" "$f" "$s"
+	if [ "$f" != 0 ]; then
+		say "FAIL  $name ($seconds s): $p passed, $f failed, $s skipped; the end of $logs/$name.log:"
+		tail -n 40 "$logs/$name.log" | sed 's/^/    /' >&2
+	elif [ "$status" = 77 ]; then
+		say "SKIP  $name$note"
+	else
+		say "ok    $name ($seconds s): $p passed, $s skipped"
+	fi
+}
+
+# --- stages; each writes to its log and returns its status ---
+
+stage_format() { cargo fmt --all --check; }
+
+stage_clippy() { cargo clippy --workspace --all-targets --all-features --locked -- -D warnings; }
+
+stage_shellcheck() {
+	mapfile -t scripts < <(git ls-files | xargs -r grep -lE -m1 '^#!/bin/(ba)?sh|^# shellcheck shell=')
+	shellcheck -x "${scripts[@]}"
+	echo "counts: ${#scripts[@]} 0 0"
+}
+
+# Sums up the result lines of cargo's test programs.
+cargo_counts() {
+	awk '/^test result:/ { p += $4; f += $6; s += $8 } END { print "counts:", p + 0, f + 0, s + 0 }' "$1"
+}
+
+stage_rust() {
+	local status=0
+	cargo test --workspace --locked --no-fail-fast || status=$?
+	cargo_counts "$logs/rust.log"
+	return $status
+}
+
+stage_library() {
+	[ -d lib ] || {
+		echo "there is no lib/"
+		return 77
+	}
+	make -C lib O="$BUILD/lib" check
+}
+
+stage_checkpatch() { scripts/kernel-checkpatch.sh; }
+
+stage_kernel() { scripts/kernel-build.sh spindle; }
+
+stage_kernel-debug() { scripts/kernel-build.sh debug; }
+
+stage_selftests-build() { scripts/selftests.sh; }
+
+stage_module() {
+	[ -d module ] || {
+		echo "there is no module/"
+		return 77
+	}
+	local kernel
+	for kernel in spindle debug; do
+		make -C module KDIR="$BUILD/kernel-$kernel" BUILD="$BUILD/module" || return
+	done
+	echo "counts: 2 0 0"
+}
+
+stage_lab() {
+	local status=0
+	SPINDLE_TEST_KERNEL=ours cargo test -p spindle-lab --features vm-tests --locked \
+		--test vm -- --test-threads=2 || status=$?
+	cargo_counts "$logs/lab.log"
+	return $status
+}
+
+# selftests_in_vm STAGE KERNEL LIMIT OPTION...: runs the selftests in a VM. The VM's own
+# failures (a warning on the console, a hang) are failures of the stage.
+selftests_in_vm() {
+	local name=$1 kernel=$2 limit=$3 status=0 counts
+	shift 3
+	"$spindle" lab run --kernel "$kernel" --timeout "$limit" --log "$logs/$name.console" "$@" -- \
+		"$BUILD/selftests/run_kselftest.sh" -o "$limit" || status=$?
+	counts=$(awk -f scripts/tap.awk "$logs/$name.log")
+	echo "counts: $counts"
+	case $counts in 0\ 0\ 0) return 1 ;; esac
+	return "$status"
+}
+
+stage_vm-release() { selftests_in_vm vm-release ours 900; }
+
+stage_vm-debug() { selftests_in_vm vm-debug debug 1800; }
+
+# Every process replicated, from init on.
+stage_vm-debug-all() {
+	selftests_in_vm vm-debug-all debug 1800 --append sysctl.vm.pgtable_repl_mode=3
+}
+
+# The suites ran while the debug kernel booted.
+stage_kunit() {
+	local status=0 counts
+	"$spindle" lab run --kernel debug --timeout 900 --log "$logs/kunit.console" -- \
+		sh -c 'cat /sys/kernel/debug/kunit/*/results' || status=$?
+	counts=$(awk -f scripts/tap.awk "$logs/kunit.log")
+	echo "counts: $counts"
+	case $counts in 0\ 0\ 0) return 1 ;; esac
+	return "$status"
+}
+
+# --- run ---
+
+case ${1:-} in
+list)
+	printf '%s\n' "${stages[@]}"
+	exit 0
+	;;
+--stage)
+	# One stage, in a process of its own so that it stops at its first error.
+	"stage_$2"
+	exit
+	;;
+esac
+for name in "$@"; do
+	[[ " ${stages[*]} " = *" $name "* ]] || die "no stage '$name'; allowed: ${stages[*]}"
+done
+[ $# = 0 ] || stages=("$@")
+
+mkdir -p "$logs"
+say "building the spindle command"
+cargo build --locked --quiet
+number=0
+for name in "${stages[@]}"; do
+	number=$((number + 1))
+	say "[$number/${#stages[@]}] $name"
+	started=$SECONDS status=0
+	case $name in
+	kernel*) # these show their own progress
+		"$0" --stage "$name" 2>&1 | tee "$logs/$name.log" >&2 || status=$?
+		;;
+	*) "$0" --stage "$name" >"$logs/$name.log" 2>&1 || status=$? ;;
+	esac
+	finish "$name" "$status" $((SECONDS - started))
+done
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ]
