@@ -68,6 +68,18 @@ static inline unsigned long ptdump_entry_pfn(u64 val, unsigned int level)
 	return phys >> PAGE_SHIFT;
 }
 
+/*
+ * Bits in which two entries may differ that mean the same: hardware and Linux
+ * keep them in each copy of a table.  Linux moves the dirty bit of entries
+ * that it write-protects (shadow stacks), since 6.6.
+ */
+#ifdef _PAGE_SAVED_DIRTY
+#define PTDUMP_ENTRY_MAY_DIFFER \
+	(_PAGE_ACCESSED | _PAGE_DIRTY | _PAGE_SAVED_DIRTY)
+#else
+#define PTDUMP_ENTRY_MAY_DIFFER	(_PAGE_ACCESSED | _PAGE_DIRTY)
+#endif
+
 /* Frames from one entry of a run to the next. */
 static inline unsigned long ptdump_entry_step(unsigned int kind,
 					      unsigned int level)

@@ -150,11 +150,12 @@ static unsigned long skip_entries(const u64 *table, unsigned long addr,
 
 static bool entries_equal(const u64 *a, const u64 *b)
 {
-	const u64 ignored = _PAGE_ACCESSED | _PAGE_DIRTY;
 	unsigned int i;
 
 	for (i = 0; i < PTRS_PER_PTE; i++) {
-		if ((READ_ONCE(a[i]) ^ READ_ONCE(b[i])) & ~ignored)
+		u64 differ = READ_ONCE(a[i]) ^ READ_ONCE(b[i]);
+
+		if (differ & ~(u64)PTDUMP_ENTRY_MAY_DIFFER)
 			return false;
 	}
 	return true;
