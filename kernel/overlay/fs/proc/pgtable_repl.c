@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * /proc/<pid>/pgtable_repl: read and set the page-table replication of a
- * process.  Who may trace the process may set it.
+ * process.  Who may trace the process may set it; the file's mode lets everyone
+ * come as far as that check, so that the answer is EPERM.
  */
 #include <linux/pgtable_repl.h>
 #include <linux/proc_fs.h>
@@ -17,8 +18,13 @@
 static int proc_pgtable_repl_show(struct seq_file *m, void *v)
 {
 	struct mm_struct *mm = m->private;
+	int err;
 
-	return mm ? pgtable_repl_show(m, mm) : -ESRCH;
+	if (!mm || !mmget_not_zero(mm))
+		return -ESRCH;
+	err = pgtable_repl_show(m, mm);
+	mmput(mm);
+	return err;
 }
 
 static int proc_pgtable_repl_open(struct inode *inode, struct file *file)

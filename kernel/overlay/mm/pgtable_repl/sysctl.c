@@ -14,7 +14,7 @@ int sysctl_pgtable_repl_mode __read_mostly = PGTABLE_REPL_SYS_PROCESS;
 int pgtable_repl_fixed_node __read_mostly;
 DEFINE_STATIC_KEY_FALSE(pgtable_repl_fixed_key);
 
-static unsigned long repl_reserve_pages;
+static int repl_reserve_pages;
 /* Entries, as a power of two, that a lazy fill brings along (Hydra, 3.3). */
 static int repl_prefetch = 3;
 static int repl_prefetch_max = 9;
@@ -152,13 +152,12 @@ static int repl_reserve_handler(const struct ctl_table *table, int write,
 				void *buffer, size_t *lenp, loff_t *ppos)
 {
 	struct ctl_table t = *table;
-	unsigned long pages;
-	int err;
+	int pages, err;
 
 	mutex_lock(&repl_sysctl_lock);
 	pages = repl_reserve_pages;
 	t.data = &pages;
-	err = proc_doulongvec_minmax(&t, write, buffer, lenp, ppos);
+	err = proc_dointvec_minmax(&t, write, buffer, lenp, ppos);
 	if (!err && write)
 		err = pages > totalram_pages() ? -EINVAL :
 			pgtable_repl_set_reserve(pages);
@@ -188,9 +187,10 @@ static struct ctl_table repl_sysctls[] = {
 	{
 		.procname	= "pgtable_repl_reserve",
 		.data		= &repl_reserve_pages,
-		.maxlen		= sizeof(unsigned long),
+		.maxlen		= sizeof(int),
 		.mode		= 0644,
 		.proc_handler	= repl_reserve_handler,
+		.extra1		= SYSCTL_ZERO,
 	},
 	{
 		.procname	= "pgtable_repl_prefetch",

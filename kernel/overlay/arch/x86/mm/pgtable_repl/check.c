@@ -75,7 +75,7 @@ static void repl_check_copy(struct repl_check *c, struct ptdesc *table,
 		pteval_t ignore = repl_ignore(want, level);
 
 		if (level > PG_LEVEL_4K && repl_is_table(want) &&
-		    (!root || i < KERNEL_PGD_BOUNDARY))
+		    (!root || i < PGD_KERNEL_START))
 			want = repl_translate(want, domain);
 		c->report->entries++;
 		if ((want ^ have) & ~ignore)
@@ -101,7 +101,7 @@ static void repl_check_user_root(struct repl_check *c)
 			pteval_t want = READ_ONCE(canon[i]);
 			pteval_t have = READ_ONCE(slot[i]);
 
-			if (repl_is_table(want) && i < KERNEL_PGD_BOUNDARY)
+			if (repl_is_table(want) && i < PGD_KERNEL_START)
 				want = repl_translate(want,
 						      copy->pt_repl_domain);
 			c->report->entries++;
@@ -137,7 +137,7 @@ static void repl_check_table(struct repl_check *c, struct ptdesc *table,
 	if (level == PG_LEVEL_4K)
 		return;
 
-	for (i = 0; i < (root ? KERNEL_PGD_BOUNDARY : PTRS_PER_PTE); i++) {
+	for (i = 0; i < (root ? PGD_KERNEL_START : PTRS_PER_PTE); i++) {
 		unsigned long below = repl_entry_addr(addr, level, i);
 		pteval_t val;
 

@@ -24,15 +24,20 @@
  * @val: its new value
  * @level: level of the table
  *
- * Stores to a root go through native_set_pgd(), which keeps the half that user
- * space runs on in step under page-table isolation.
+ * Stores to a root go through native_set_pgd(): under page-table isolation it
+ * stores to the half that user space runs on as well, and poisons the kernel's
+ * view of user space with NX.  A value read from the canonical root is poisoned
+ * already, which must not get into the former.
  */
 void repl_write(pteval_t *slot, pteval_t val, enum pg_level level)
 {
-	if (level >= repl_root_level())
-		native_set_pgd((pgd_t *)slot, native_make_pgd(val));
-	else
+	if (level < repl_root_level()) {
 		WRITE_ONCE(*slot, val);
+		return;
+	}
+	if (cpu_feature_enabled(X86_FEATURE_PTI) && pgdp_maps_userspace(slot))
+		val &= ~_PAGE_NX;
+	native_set_pgd((pgd_t *)slot, native_make_pgd(val));
 }
 
 /**
@@ -70,6 +75,7 @@ static void repl_link(struct ptdesc *table, void *entry, pteval_t val,
 		    repl_wants_copy(child, level - 1, domain))
 			repl_copy_table(child, level - 1, copy->pt_repl_mm,
 					domain, NULL);
+		/* A walker that follows the link finds the copy filled. */
 		smp_wmb();
 		repl_write(repl_slot(copy, entry),
 			   repl_translate(val, domain), level);

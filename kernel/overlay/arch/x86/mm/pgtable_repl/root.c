@@ -3,9 +3,8 @@
  * Page-table replication: roots, and which of them a CPU loads.
  */
 #include <linux/jump_label_ratelimit.h>
-#include <linux/percpu.h>
+#include <linux/mmu_context.h>
 #include <asm/tlbflush.h>
-#include <asm/mmu_context.h>
 #include "table.h"
 
 /*
@@ -13,7 +12,12 @@
  * run of short-lived replicated processes does not patch the kernel's text
  * twice for each of them.
  */
-DEFINE_STATIC_KEY_DEFERRED_FALSE(pgtable_repl_key, HZ);
+struct static_key_false_deferred pgtable_repl_key = {
+	.key = { STATIC_KEY_INIT_FALSE },
+	.timeout = HZ,
+	.work = __DELAYED_WORK_INITIALIZER(pgtable_repl_key.work,
+					   jump_label_update_timeout, 0),
+};
 EXPORT_SYMBOL_GPL(pgtable_repl_key);
 
 void arch_pgtable_repl_key_get(void)
@@ -98,19 +102,14 @@ static pgd_t *repl_make_root(struct mm_struct *mm, unsigned int domain,
 
 	spin_lock(&pgd_lock);
 	spin_lock(&mm->page_table_lock);
-	clone_pgd_range(root + KERNEL_PGD_BOUNDARY,
-			mm->pgd + KERNEL_PGD_BOUNDARY, KERNEL_PGD_PTRS);
-	for (i = 0; i < KERNEL_PGD_BOUNDARY; i++) {
+	/* From the middle, not from PAGE_OFFSET: the LDT lies below that. */
+	clone_pgd_range(root + PGD_KERNEL_START, mm->pgd + PGD_KERNEL_START,
+			PTRS_PER_PGD - PGD_KERNEL_START);
+	for (i = 0; i < PGD_KERNEL_START; i++) {
 		pteval_t val = READ_ONCE(from[i]);
 
 		if (!val)
 			continue;
-		/*
-		 * Isolation poisons the kernel's view of user space with NX;
-		 * the store below does that anew for the copy.
-		 */
-		if (cpu_feature_enabled(X86_FEATURE_PTI))
-			val &= ~_PAGE_NX;
 		if (repl_is_table(val))
 			val = repl_translate(val, domain);
 		repl_write((pteval_t *)(root + i), val, repl_root_level());

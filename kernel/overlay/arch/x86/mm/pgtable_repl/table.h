@@ -19,8 +19,8 @@
 #define _X86_MM_PGTABLE_REPL_TABLE_H
 
 #include <linux/mm.h>
+#include <linux/pgalloc.h>
 #include <linux/pgtable_repl.h>
-#include <asm/pgalloc.h>
 #include "../../../../mm/pgtable_repl/internal.h"
 
 /* The bits in which a copy may differ from the canonical leaf entry. */

@@ -97,6 +97,7 @@ static struct ptdesc *repl_add_child(struct repl_add *add, struct ptdesc *table,
 			repl_copy_table(child, level - 1, add->mm, domain,
 					page);
 		}
+		/* A walker that follows the link finds the copy filled. */
 		smp_wmb();
 		repl_write(repl_slot(copy, entry), repl_translate(val, domain),
 			   level);
@@ -115,7 +116,7 @@ static void repl_add_below(struct repl_add *add, struct ptdesc *table,
 	struct ptdesc *child;
 
 	if (level == repl_root_level())
-		nr = KERNEL_PGD_BOUNDARY;
+		nr = PGD_KERNEL_START;
 	for (i = 0; i < nr; i++) {
 		child = repl_add_child(add, table, entry + i, level);
 		if (child && level - 1 > PG_LEVEL_4K)
@@ -244,7 +245,7 @@ static void repl_del_below(struct mm_struct *mm, struct ptdesc *table,
 				NULL);
 	spin_unlock(ptl);
 
-	for (i = 0; i < (root ? KERNEL_PGD_BOUNDARY : PTRS_PER_PTE); i++) {
+	for (i = 0; i < (root ? PGD_KERNEL_START : PTRS_PER_PTE); i++) {
 		pteval_t val = READ_ONCE(entry[i]);
 
 		if (!repl_is_table(val))
@@ -272,6 +273,7 @@ void arch_pgtable_repl_del(struct mm_struct *mm, const nodemask_t *domains,
 
 	for_each_node_mask(domain, *domains) {
 		WRITE_ONCE(repl->retired[domain], repl->roots[domain]);
+		/* __pgtable_repl_loaded_pgd() finds it in one or the other. */
 		smp_wmb();
 		WRITE_ONCE(repl->roots[domain], NULL);
 	}
