@@ -5,8 +5,9 @@
     test_ptdump.py SPINDLE WORKLOAD [MODULE]
 
 SPINDLE is the spindle program, WORKLOAD the built workload.c, MODULE the
-module to load if it is not loaded. Prints a line for each test; fails when
-one of them does. Tests whose means are missing say so and are skipped.
+module to load if it is not loaded. Prints a line for each test, as TAP; fails
+when one of them does. Tests whose means are missing say so and are skipped;
+an unused zram device is made swap space.
 """
 
 import collections
@@ -211,9 +212,22 @@ def test_shared_memory_and_files():
         assert total(check(process.pid), what="code", size=4096) > 100
 
 
+def need_swap():
+    def used():
+        return len(read("/proc/swaps").splitlines()) >= 2
+
+    size = "/sys/block/zram0/disksize"
+    if not used() and os.path.exists(size) and read(size).strip() == "0":
+        write(size, "256M")
+        subprocess.run(["/sbin/mkswap", "/dev/zram0"], check=True,
+                       stdout=subprocess.DEVNULL)
+        subprocess.run(["/sbin/swapon", "/dev/zram0"], check=True)
+    if not used():
+        raise Skip("no swap space in use, and no unused zram device")
+
+
 def test_swap():
-    if len(read("/proc/swaps").splitlines()) < 2:
-        raise Skip("no swap space in use")
+    need_swap()
     with workload("swap=32") as process:
         snapshot = check(process.pid)
         swapped = sum(row["entries"] for row in snapshot["not_present"]
@@ -252,6 +266,87 @@ def test_sparse_address_space():
         assert total(snapshot, size=4096) >= 4096
         assert table_pages(snapshot, 2) >= 4096
         assert snapshot["stream_bytes"] < 64 * 3 * 4096
+
+
+def replicate(pid, how):
+    path = f"/proc/{pid}/pgtable_repl"
+    if not os.path.exists(path):
+        raise Skip("this kernel has no page-table replication")
+    write(path, how)
+
+
+def check_replicas(pid, nodes):
+    """Compares the domain trees of a quiet process with its canonical one."""
+    snapshot = check(pid)
+    assert snapshot["replication"]
+    canonical, *trees = snapshot["trees"]
+    assert [tree["node"] for tree in trees] == nodes, trees
+    for tree in trees:
+        for want, have in zip(canonical["levels"], tree["levels"], strict=True):
+            tables = sum(node["tables"] for node in want["nodes"])
+            local = want["nodes"][tree["node"]]["tables"]
+            for node in have["nodes"]:
+                here = node["node"] == tree["node"]
+                assert node["tables"] == (tables if here else 0)
+                # Level 1 tables that lie on the node are not copied.
+                links = local if want["level"] == 1 else 0
+                assert node["replicas"] == (tables - links if here else 0)
+            assert sum(sum(node["entries"]) for node in want["nodes"]) == \
+                sum(sum(node["entries"]) for node in have["nodes"])
+    for point in snapshot["locality"]:
+        assert point["absent"]["entries"] == 0
+        own = point["node"] in nodes
+        assert (point["tree"] == "domain") == own
+        if own:
+            assert point["remote"]["entries"] == 0
+            assert point["domain"] == point["node"]
+
+    # The kernel counts the pages of its replicas too.
+    text = read(f"/proc/{pid}/pgtable_repl")
+    counted = sum(int(n) for n in re.findall(r"N\d+=(\d+)", text))
+    seen = sum(node["replicas"] for tree in trees for level in tree["levels"]
+               for node in level["nodes"])
+    roots = len(trees) if " pti" in read("/proc/cpuinfo") else 0
+    assert counted in (seen, seen + roots), f"{counted} != {seen}"
+    return snapshot
+
+
+def test_replicated_page_tables():
+    with workload("small=32", "thp=16", "shared=4") as process:
+        replicate(process.pid, "eager all")
+        snapshot = dump(process.pid)
+        usable = [n["node"] for n in snapshot["nodes"]
+                  if n["cpus"] and n["memory"]]
+        check_replicas(process.pid, usable)
+        replicate(process.pid, f"eager {usable[-1]}")
+        check_replicas(process.pid, usable[-1:])
+        replicate(process.pid, "off")
+        assert len(check(process.pid)["trees"]) == 1
+
+
+def test_replication_switched_while_it_is_read():
+    stop = time.monotonic() + 10
+    wrong = []
+
+    def reader(pid):
+        try:
+            while time.monotonic() < stop:
+                assert dump(pid)["complete"]
+        except AssertionError as error:
+            wrong.append(error)
+
+    with workload("churn=4", "small=32") as process:
+        replicate(process.pid, "eager all")
+        threads = [threading.Thread(target=reader, args=(process.pid,))
+                   for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        while time.monotonic() < stop:
+            for how in ("off", "eager all", "eager 0"):
+                replicate(process.pid, how)
+        for thread in threads:
+            thread.join()
+    assert not wrong, wrong
 
 
 def test_reads_of_any_size():

@@ -44,7 +44,7 @@
 static cpu_set_t cpus;
 
 struct range {
-	volatile char *from;
+	char *from;
 	size_t size;
 	size_t grain;
 	int turn;
@@ -54,6 +54,14 @@ struct range {
 	time_t until;
 };
 
+static void touch(char *at, int write)
+{
+	if (write)
+		__atomic_store_n(at, 1, __ATOMIC_RELAXED);
+	else
+		(void)__atomic_load_n(at, __ATOMIC_RELAXED);
+}
+
 static void touch_once(const struct range *r)
 {
 	size_t at, page;
@@ -61,10 +69,7 @@ static void touch_once(const struct range *r)
 	for (at = r->turn * r->grain; at < r->size; at += r->turns * r->grain) {
 		for (page = at; page < at + r->grain && page < r->size;
 		     page += PAGE) {
-			if (r->write)
-				r->from[page] = 1;
-			else
-				(void)r->from[page];
+			touch(r->from + page, r->write);
 		}
 	}
 }
@@ -120,7 +125,7 @@ static void touch_by_all(void *from, size_t size, size_t grain, int write)
  * mapping replaces part of a reservation: nobody else can get the address in
  * between.
  */
-static void *map(size_t size, int flags)
+static void *get(size_t size, int flags)
 {
 	size_t align = 2 * MB;
 	char *at = mmap(NULL, size + align, PROT_NONE,
@@ -141,7 +146,7 @@ static void *map(size_t size, int flags)
 
 static void *small(size_t size)
 {
-	void *at = map(size, MAP_PRIVATE);
+	void *at = get(size, MAP_PRIVATE);
 
 	madvise(at, size, MADV_NOHUGEPAGE);
 	return at;
@@ -193,14 +198,14 @@ static void add(const char *what, const char *value)
 	} else if (!strcmp(what, "busy")) {
 		touch_until(time(NULL) + n, last, last_size, GRAIN, 1);
 	} else if (!strcmp(what, "thp")) {
-		at = map(n * MB, MAP_PRIVATE);
+		at = get(n * MB, MAP_PRIVATE);
 		madvise(at, n * MB, MADV_HUGEPAGE);
 		touch_by_all(at, n * MB, 2 * MB, 1);
 	} else if (!strcmp(what, "hugetlb")) {
-		at = map(n * MB, MAP_PRIVATE | MAP_HUGETLB);
+		at = get(n * MB, MAP_PRIVATE | MAP_HUGETLB);
 		touch_by_all(at, n * MB, 2 * MB, 1);
 	} else if (!strcmp(what, "shared")) {
-		touch_by_all(map(n * MB, MAP_SHARED), n * MB, GRAIN, 1);
+		touch_by_all(get(n * MB, MAP_SHARED), n * MB, GRAIN, 1);
 	} else if (!strcmp(what, "file")) {
 		map_file(value);
 	} else if (!strcmp(what, "swap")) {
@@ -221,7 +226,7 @@ static void add(const char *what, const char *value)
 			err(1, "cannot reserve %zu GB", n);
 		madvise(at, n * GB, MADV_NOHUGEPAGE);
 		for (size_t i = 0; i < n; i++)
-			((volatile char *)at)[i * GB] = 1;
+			touch((char *)at + i * GB, 1);
 	} else if (!strcmp(what, "churn")) {
 		pthread_create(&thread, NULL, churn, (void *)(n * MB));
 	} else {
