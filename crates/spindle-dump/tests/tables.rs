@@ -6,6 +6,8 @@ mod common;
 use common::{
     CODE, DATA, GB, MB2, Sample, absent, data, expect, replicated_server, run, server, tables,
 };
+use proptest::prelude::*;
+use spindle_dump::analysis::Tally;
 use spindle_dump::analysis::diff::{Diff, diff};
 use spindle_dump::analysis::locality::locality;
 use spindle_dump::print::{self, Style};
@@ -222,6 +224,73 @@ fn nothing_changes_between_equal_snapshots() {
         text.ends_with("migrated: 0 of memory, 0 table pages\n"),
         "{text}"
     );
+}
+
+/// Level 1 tables with random runs, some of them in a domain's tree as well.
+fn leaf_tables() -> impl Strategy<Value = Sample> {
+    let run = (0u16..60, 1u16..60, 0u32..3, 0u64..2000, 0usize..4);
+    let table = (
+        0u64..6,
+        0u64..3,
+        prop::collection::vec(run, 0..12),
+        any::<bool>(),
+    );
+    prop::collection::vec(table, 0..8).prop_map(|tables| {
+        let mut sample = Sample::with_domains(3);
+        let mut seen = std::collections::BTreeSet::new();
+        for (at, frame, parts, replicated) in tables {
+            if !seen.insert(at) {
+                continue;
+            }
+            let (mut index, mut runs) = (0, Vec::new());
+            for (gap, count, node, frame, kind) in parts {
+                index += gap;
+                if index + count > 512 {
+                    break;
+                }
+                let kind = [Kind::Page, Kind::Hint, Kind::Page, Kind::Swap][kind];
+                runs.push(match kind {
+                    Kind::Swap => absent(index, count, kind),
+                    _ => common::run(index, count, kind, DATA, frame, node),
+                });
+                index += count;
+            }
+            sample.table(1, at * MB2, (0x900 + frame, frame as u32), runs);
+            if replicated {
+                sample.copy(1, 1, at * MB2, (0x990 + frame, 1));
+            }
+        }
+        sample
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_two_snapshots_and_their_changes_add_up(old in leaf_tables(), new in leaf_tables()) {
+        let diff = changed(&old, &new);
+        let (before, after) = (old.tally(), new.tally());
+        for class in spindle_dump::analysis::PageClass::all() {
+            for slot in 0..before.nodes.slots() {
+                prop_assert_eq!(
+                    before.pages.of(class)[slot] + diff.pages_added.of(class)[slot],
+                    after.pages.of(class)[slot] + diff.pages_removed.of(class)[slot]
+                );
+            }
+        }
+        for view in [View::Canonical, View::Domain(1)] {
+            for slot in 0..before.nodes.slots() {
+                let tables = |tally: &Tally| -> u64 {
+                    let level = tally.views.get(&view).and_then(|v| v.levels.get(&1));
+                    level.map_or(0, |l| l.tables[slot])
+                };
+                let (added, removed) = diff
+                    .tables
+                    .get(&(view, 1))
+                    .map_or((0, 0), |c| (c.added[slot], c.removed[slot]));
+                prop_assert_eq!(tables(&before) + added, tables(&after) + removed);
+            }
+        }
+    }
 }
 
 /// Two snapshots with every kind of change between them.
