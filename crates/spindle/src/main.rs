@@ -9,12 +9,16 @@ use clap::Parser;
 #[derive(Parser)]
 #[command(name = "spindle", version, propagate_version = true)]
 enum Spindle {
+    Dump(spindle_dump::cli::dump::Args),
     Lab(spindle_lab::Args),
+    Locality(spindle_dump::cli::locality::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Spindle::parse() {
+        Spindle::Dump(args) => spindle_dump::cli::dump::run(args),
         Spindle::Lab(args) => spindle_lab::run(args),
+        Spindle::Locality(args) => spindle_dump::cli::locality::run(args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("spindle: {error:#}");

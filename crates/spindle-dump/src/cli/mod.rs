@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The commands: arguments in, text out.
+
+mod clock;
+pub mod dump;
+pub mod locality;
+mod output;
+mod snapshots;

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Snapshots, of a process or from a file, one after the other.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+use anyhow::Context;
+
+use crate::analysis::Tally;
+use crate::live::{Device, Live, LiveError};
+use crate::stream::Reader;
+
+/// Bytes asked of the device or file at once.
+const BUFFER: usize = 256 << 10;
+
+/// Gives one snapshot after the other.
+pub(super) trait Snapshots {
+    /// The next snapshot, from its first byte; `None` when there is none.
+    fn next(&mut self) -> anyhow::Result<Option<Box<dyn Read + '_>>>;
+}
+
+/// Snapshots of a running process, one each time, until it exits.
+pub(super) struct Process<D> {
+    live: Live<D>,
+    pid: i32,
+    seen: bool,
+}
+
+impl<D: Device> Process<D> {
+    pub fn new(live: Live<D>, pid: i32) -> Self {
+        Process {
+            live,
+            pid,
+            seen: false,
+        }
+    }
+}
+
+impl<D: Device> Snapshots for Process<D> {
+    fn next(&mut self) -> anyhow::Result<Option<Box<dyn Read + '_>>> {
+        match self.live.snapshot(self.pid) {
+            Ok(stream) => {
+                self.seen = true;
+                Ok(Some(Box::new(BufReader::with_capacity(BUFFER, stream))))
+            }
+            Err(LiveError::NoProcess { .. } | LiveError::NoMemory { .. }) if self.seen => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Snapshots that were saved, one after the other in a file.
+pub(super) struct Saved<R> {
+    input: BufReader<R>,
+}
+
+impl Saved<Box<dyn Read>> {
+    /// `-` is standard input.
+    pub fn open(path: &Path) -> anyhow::Result<Self> {
+        let input: Box<dyn Read> = if path.as_os_str() == "-" {
+            Box::new(io::stdin())
+        } else {
+            let file = File::open(path);
+            Box::new(file.with_context(|| format!("cannot open {}", path.display()))?)
+        };
+        Ok(Saved::new(input))
+    }
+}
+
+impl<R: Read> Saved<R> {
+    pub fn new(input: R) -> Self {
+        Saved {
+            input: BufReader::with_capacity(BUFFER, input),
+        }
+    }
+}
+
+impl<R: Read> Snapshots for Saved<R> {
+    fn next(&mut self) -> anyhow::Result<Option<Box<dyn Read + '_>>> {
+        if self.input.fill_buf()?.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Box::new(&mut self.input)))
+    }
+}
+
+/// Counts the next snapshot, and gives every byte of it to `copy` as well.
+pub(super) fn next_tally(
+    from: &mut dyn Snapshots,
+    copy: &mut dyn io::Write,
+) -> anyhow::Result<Option<Tally>> {
+    let Some(input) = from.next()? else {
+        return Ok(None);
+    };
+    let mut reader = Reader::new(Tee { input, copy })?;
+    Ok(Some(Tally::read(&mut reader)?))
+}
+
+/// Copies what is read through it.
+struct Tee<'a> {
+    input: Box<dyn Read + 'a>,
+    copy: &'a mut dyn io::Write,
+}
+
+impl Read for Tee<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = self.input.read(buf)?;
+        self.copy.write_all(&buf[..n])?;
+        Ok(n)
+    }
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What people and programs get to see.
+
+mod changes;
+mod dump;
+mod grid;
+pub mod json;
+mod locality;
+mod number;
+mod rows;
+
+pub use changes::changes;
+pub use dump::dump;
+pub use locality::locality;
+
+/// How numbers and columns are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Style {
+    /// Every digit, instead of 11k and 6M.
+    pub exact: bool,
+    /// Characters in a line.
+    pub width: usize,
+}
