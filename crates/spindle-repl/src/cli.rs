@@ -52,9 +52,6 @@ pub struct RunArgs {
     #[arg(short = 'r', long = "pgtablerepl", value_name = "NODES")]
     nodes: NodeSpec,
 
-    #[command(flatten)]
-    placement: Placement,
-
     /// The command and its arguments
     #[arg(
         required = true,
@@ -63,6 +60,9 @@ pub struct RunArgs {
         value_hint = ValueHint::CommandWithArguments
     )]
     command: Vec<OsString>,
+
+    #[command(flatten)]
+    placement: Placement,
 }
 
 /// numactl's own options, handed on as they are.
