@@ -12,6 +12,8 @@ enum Spindle {
     Dump(spindle_dump::cli::dump::Args),
     Lab(spindle_lab::Args),
     Locality(spindle_dump::cli::locality::Args),
+    #[command(flatten)]
+    Repl(spindle_repl::Args),
 }
 
 fn main() -> ExitCode {
@@ -19,6 +21,7 @@ fn main() -> ExitCode {
         Spindle::Dump(args) => spindle_dump::cli::dump::run(args),
         Spindle::Lab(args) => spindle_lab::run(args),
         Spindle::Locality(args) => spindle_dump::cli::locality::run(args),
+        Spindle::Repl(args) => spindle_repl::run(args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("spindle: {error:#}");

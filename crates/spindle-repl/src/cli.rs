@@ -1,0 +1,522 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The verbs `run`, `set` and `show`: arguments in, text and exit status out.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{Subcommand, ValueHint};
+use serde::Serialize;
+
+use crate::error::Error;
+use crate::launch::launch;
+use crate::nodes::Topology;
+use crate::request::NodeSpec;
+use crate::set;
+use crate::show::{self, Process};
+use crate::system::{Linux, System};
+
+const NODES_HELP: &str = "\
+NODES is `all` (every node with CPUs and memory), `off`, or a list as numactl
+takes it: 0,2 or 0-3; !1 is every usable node but 1; +0 is the first node of the
+cpuset.";
+
+/// Page-table replication of processes.
+#[derive(Debug, Subcommand)]
+pub enum Args {
+    /// Run a command with its page tables replicated on NUMA nodes
+    Run(RunArgs),
+    /// Set the page-table replication of running processes
+    Set(SetArgs),
+    /// Show which processes have replicated page tables, and where
+    Show(ShowArgs),
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = format!("\
+{NODES_HELP}
+
+The placement options are numactl's and are carried out by it. The setting is
+inherited by everything that the command starts.
+
+Examples:
+  spindle run -r all -- memcached -t 8
+  spindle run --pgtablerepl=0,2 --interleave=all -- ./gups
+  numactl --cpunodebind=0 spindle run -r all -- ./gups
+
+Exit status: that of the command; 2 for wrong usage, 125 if replication could
+not be set (the command was not run), 126 if the command cannot be run, 127 if
+it does not exist."))]
+pub struct RunArgs {
+    /// Nodes to keep page tables on
+    #[arg(short = 'r', long = "pgtablerepl", value_name = "NODES")]
+    nodes: NodeSpec,
+
+    /// The command and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        value_name = "COMMAND",
+        value_hint = ValueHint::CommandWithArguments
+    )]
+    command: Vec<OsString>,
+
+    #[command(flatten)]
+    placement: Placement,
+}
+
+/// numactl's own options, handed on as they are.
+#[derive(Debug, Default, clap::Args)]
+#[command(next_help_heading = "Placement (see numactl(8))")]
+struct Placement {
+    /// Run on the CPUs of these nodes
+    #[arg(short = 'N', long, value_name = "NODES", allow_hyphen_values = true)]
+    cpunodebind: Option<OsString>,
+
+    /// Run on these CPUs
+    #[arg(short = 'C', long, value_name = "CPUS", allow_hyphen_values = true)]
+    physcpubind: Option<OsString>,
+
+    /// Allocate memory on these nodes only
+    #[arg(short = 'm', long, value_name = "NODES", allow_hyphen_values = true)]
+    membind: Option<OsString>,
+
+    /// Allocate memory on these nodes in turn
+    #[arg(short = 'i', long, value_name = "NODES", allow_hyphen_values = true)]
+    interleave: Option<OsString>,
+
+    /// Allocate memory on this node while it has some
+    #[arg(short = 'p', long, value_name = "NODE", allow_hyphen_values = true)]
+    preferred: Option<OsString>,
+
+    /// Allocate memory on these nodes while they have some
+    #[arg(short = 'P', long, value_name = "NODES", allow_hyphen_values = true)]
+    preferred_many: Option<OsString>,
+
+    /// Allocate memory on the node that runs
+    #[arg(short = 'l', long)]
+    localalloc: bool,
+
+    /// Let the kernel balance memory between nodes
+    #[arg(short = 'b', long)]
+    balancing: bool,
+
+    /// Do not limit nodes and CPUs to the cpuset
+    #[arg(short = 'a', long)]
+    all: bool,
+}
+
+impl Placement {
+    fn to_words(&self) -> Vec<OsString> {
+        let flags = [
+            // First: it changes how numactl reads the others.
+            ("--all", self.all),
+            ("--balancing", self.balancing),
+            ("--localalloc", self.localalloc),
+        ];
+        let values = [
+            ("--cpunodebind", &self.cpunodebind),
+            ("--physcpubind", &self.physcpubind),
+            ("--membind", &self.membind),
+            ("--interleave", &self.interleave),
+            ("--preferred", &self.preferred),
+            ("--preferred-many", &self.preferred_many),
+        ];
+        let flags = flags
+            .into_iter()
+            .filter(|(_, given)| *given)
+            .map(|(name, _)| OsString::from(name));
+        let values = values.into_iter().filter_map(|(name, value)| {
+            let mut word = OsString::from(name);
+            word.push("=");
+            word.push(value.as_ref()?);
+            Some(word)
+        });
+        flags.chain(values).collect()
+    }
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = format!("\
+{NODES_HELP}
+
+The processes go on running while their tables are copied. Setting what is in
+force already makes the copies that were lacking for want of memory.
+
+Examples:
+  spindle set 4711 all
+  spindle set $(pidof memcached) 0,2
+  spindle set 4711 off
+
+Exit status: 0 if all were set, 1 if one was not, 2 for wrong usage, 3 if this
+kernel has no page-table replication."))]
+pub struct SetArgs {
+    /// Processes
+    #[arg(required = true, value_name = "PID")]
+    pids: Vec<u32>,
+
+    /// Nodes to keep page tables on
+    #[arg(required = true, value_name = "NODES")]
+    nodes: NodeSpec,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Without PID, all processes whose page tables are replicated are shown. Columns
+N0, N1, ... are the pages (4 KiB) that copies take on each node; FALLBACKS counts
+copies that could not be made for want of memory on their node.
+
+Examples:
+  spindle show
+  spindle show --json 4711
+  spindle show --system
+
+Exit status: 0 if all was shown, 1 if something was not, 2 for wrong usage, 3 if
+this kernel has no page-table replication.")]
+pub struct ShowArgs {
+    /// Processes; all that are replicated if none is given
+    #[arg(value_name = "PID", conflicts_with = "system")]
+    pids: Vec<u32>,
+
+    /// Show the system's settings (vm.pgtable_repl_*) and counters instead
+    #[arg(long)]
+    system: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Exit statuses beside 0 and clap's 2.
+const FAILED: u8 = 1;
+const UNSUPPORTED: u8 = 3;
+const NOT_SET: u8 = 125;
+const CANNOT_RUN: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+/// Carries out a verb.
+///
+/// # Errors
+///
+/// None that concern a process or the kernel, which end in a message on standard
+/// error and an exit status; only those of standard output.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let mut out = io::stdout().lock();
+    let mut err = io::stderr().lock();
+    let code = match args {
+        Args::Run(args) => run_command(&Linux, &args, &mut err)?,
+        Args::Set(args) => set_processes(&Linux, &args, &mut err)?,
+        Args::Show(args) => match show_all(&Linux, &args, &mut out, &mut err) {
+            // `spindle show | head` is no error.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
+            result => result?,
+        },
+    };
+    Ok(ExitCode::from(code))
+}
+
+fn complain(err: &mut impl Write, error: &Error) -> io::Result<()> {
+    writeln!(err, "spindle: {error}")
+}
+
+fn code_of(error: &Error) -> u8 {
+    match error {
+        Error::Unsupported => UNSUPPORTED,
+        _ => FAILED,
+    }
+}
+
+fn run_command(system: &impl System, args: &RunArgs, err: &mut impl Write) -> io::Result<u8> {
+    let error = launch(
+        system,
+        &args.nodes,
+        &args.placement.to_words(),
+        &args.command,
+    );
+    complain(err, &error)?;
+    Ok(match error {
+        Error::Exec { source, .. } if source.kind() == io::ErrorKind::NotFound => NOT_FOUND,
+        Error::Exec { .. } => CANNOT_RUN,
+        _ => NOT_SET,
+    })
+}
+
+fn set_processes(system: &impl System, args: &SetArgs, err: &mut impl Write) -> io::Result<u8> {
+    let prepared = set::require_support(system)
+        .and_then(|()| Topology::read(system))
+        .and_then(|topology| {
+            let request = args.nodes.resolve(&topology)?;
+            Ok((topology, request))
+        });
+    let (topology, request) = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            complain(err, &error)?;
+            return Ok(code_of(&error));
+        }
+    };
+    let mut code = 0;
+    for &pid in &args.pids {
+        if let Err(error) = set::set_process(system, &topology, pid, &request) {
+            complain(err, &error)?;
+            code = FAILED;
+        }
+    }
+    Ok(code)
+}
+
+#[derive(Serialize)]
+struct Listing {
+    processes: Vec<Process>,
+    /// Processes that could not be read for want of permission.
+    unreadable: usize,
+}
+
+fn show_all(
+    system: &impl System,
+    args: &ShowArgs,
+    out: &mut impl Write,
+    err: &mut impl Write,
+) -> io::Result<u8> {
+    if let Err(error) = set::require_support(system) {
+        complain(err, &error)?;
+        return Ok(code_of(&error));
+    }
+    if args.system {
+        return match show::settings(system) {
+            Ok(settings) if args.json => print_json(out, &settings).map(|()| 0),
+            Ok(settings) => {
+                out.write_all(show::render_settings(&settings).as_bytes())?;
+                Ok(0)
+            }
+            Err(error) => {
+                complain(err, &error)?;
+                Ok(FAILED)
+            }
+        };
+    }
+
+    let mut code = 0;
+    let mut listing = Listing {
+        processes: Vec::new(),
+        unreadable: 0,
+    };
+    if args.pids.is_empty() {
+        match show::replicated(system) {
+            Ok((processes, unreadable)) => {
+                listing = Listing {
+                    processes,
+                    unreadable,
+                }
+            }
+            Err(error) => {
+                complain(err, &error)?;
+                code = FAILED;
+            }
+        }
+    }
+    for &pid in &args.pids {
+        match show::process(system, pid) {
+            Ok(process) => listing.processes.push(process),
+            Err(error) => {
+                complain(err, &error)?;
+                code = FAILED;
+            }
+        }
+    }
+    if args.json {
+        print_json(out, &listing)?;
+    } else if !listing.processes.is_empty() {
+        out.write_all(show::render(&listing.processes).as_bytes())?;
+    } else if args.pids.is_empty() && code == 0 {
+        writeln!(
+            err,
+            "No process that you may read has replicated page tables."
+        )?;
+    }
+    if listing.unreadable > 0 {
+        writeln!(
+            err,
+            "{} processes of other users could not be read.",
+            listing.unreadable
+        )?;
+    }
+    Ok(code)
+}
+
+fn print_json(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, value)?;
+    writeln!(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{Fixture, OFF};
+    use clap::{CommandFactory, FromArgMatches, Parser};
+
+    #[derive(Debug, Parser)]
+    #[command(name = "spindle")]
+    struct Cli {
+        #[command(subcommand)]
+        args: Args,
+    }
+
+    fn parse(line: &str) -> Result<Args, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace()).map(|cli| cli.args)
+    }
+
+    /// Exit status, standard output and standard error of a command line.
+    fn spindle(fixture: &Fixture, line: &str) -> (u8, String, String) {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let code = match parse(line).unwrap() {
+            Args::Run(args) => run_command(fixture, &args, &mut err),
+            Args::Set(args) => set_processes(fixture, &args, &mut err),
+            Args::Show(args) => show_all(fixture, &args, &mut out, &mut err),
+        };
+        (
+            code.unwrap(),
+            String::from_utf8(out).unwrap(),
+            String::from_utf8(err).unwrap(),
+        )
+    }
+
+    #[test]
+    fn definitions_are_consistent() {
+        Cli::command().debug_assert();
+        assert!(
+            Cli::from_arg_matches(&Cli::command().get_matches_from(["spindle", "show"])).is_ok()
+        );
+    }
+
+    #[test]
+    fn run_takes_both_spellings_and_leaves_the_commands_options_alone() {
+        for line in [
+            "spindle run -r 0,2 -- ls -l --all",
+            "spindle run --pgtablerepl=0,2 ls -l --all",
+            "spindle run -r0,2 ls -l --all",
+        ] {
+            let fixture = Fixture::four_nodes();
+            spindle(&fixture, line);
+            assert_eq!(
+                *fixture.log.borrow(),
+                ["prctl eager 0,2", "exec ls -l --all"],
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn run_hands_numactls_options_to_numactl() {
+        for (options, words) in [
+            ("--interleave=all", "--interleave=all"),
+            ("-i all", "--interleave=all"),
+            ("-N 0 -m 0-1", "--cpunodebind=0 --membind=0-1"),
+            ("-C +0-3 -l", "--localalloc --physcpubind=+0-3"),
+            ("-p 1", "--preferred=1"),
+            ("-a -b -m !1", "--all --balancing --membind=!1"),
+        ] {
+            let fixture = Fixture::four_nodes();
+            spindle(&fixture, &format!("spindle run {options} -r all -- x"));
+            assert_eq!(
+                fixture.log.borrow()[1],
+                format!("exec numactl {words} -- x"),
+                "{options}"
+            );
+        }
+    }
+
+    #[test]
+    fn run_ends_with_a_status_that_says_why() {
+        let fixture = Fixture::four_nodes();
+        fixture.exec_error.set(Some(libc::ENOENT));
+        assert_eq!(spindle(&fixture, "spindle run -r all x").0, NOT_FOUND);
+        fixture.exec_error.set(Some(libc::EACCES));
+        assert_eq!(spindle(&fixture, "spindle run -r all x").0, CANNOT_RUN);
+        assert_eq!(spindle(&fixture, "spindle run -r 9 x").0, NOT_SET);
+        assert_eq!(spindle(&fixture, "spindle run -r all -l x").0, NOT_SET);
+    }
+
+    #[test]
+    fn wrong_usage_is_refused_by_name() {
+        for (line, part) in [
+            ("spindle run -- true", "--pgtablerepl"),
+            ("spindle run -r 2-1 true", "range 2-1 runs backwards"),
+            ("spindle run -r all", "COMMAND"),
+            ("spindle set 5", "NODES"),
+            ("spindle set all", "PID"),
+            ("spindle set x all", "'x'"),
+            ("spindle set -- -5 all", "'-5'"),
+            ("spindle show x", "'x'"),
+            ("spindle show --system 5", "--system"),
+        ] {
+            let error = parse(line).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{line}");
+            assert!(error.to_string().contains(part), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn set_goes_on_after_a_process_that_is_gone() {
+        let mut fixture = Fixture::four_nodes();
+        fixture.process(5, "a", OFF);
+        fixture.process(7, "b", OFF);
+        let (code, _, err) = spindle(&fixture, "spindle set 5 6 7 !0");
+        assert_eq!(
+            (code, err.as_str()),
+            (1, "spindle: there is no process 6\n")
+        );
+        assert_eq!(
+            *fixture.log.borrow(),
+            [
+                "/proc/5/pgtable_repl <- eager 1-3",
+                "/proc/7/pgtable_repl <- eager 1-3"
+            ]
+        );
+    }
+
+    #[test]
+    fn set_changes_nothing_when_a_node_is_wrong() {
+        let mut fixture = Fixture::lopsided();
+        fixture.process(5, "a", OFF);
+        let (code, _, err) = spindle(&fixture, "spindle set 5 0,2");
+        assert_eq!(code, 1);
+        assert_eq!(
+            err,
+            "spindle: node 2 has no CPUs; page tables can be replicated on 0-1\n"
+        );
+        assert!(fixture.log.borrow().is_empty());
+    }
+
+    #[test]
+    fn kernels_without_the_feature_are_named_by_every_verb() {
+        let mut fixture = Fixture::four_nodes();
+        fixture.without("/proc/self/pgtable_repl");
+        for (line, status) in [
+            ("spindle run -r all true", NOT_SET),
+            ("spindle set 1 all", UNSUPPORTED),
+            ("spindle show", UNSUPPORTED),
+            ("spindle show --system", UNSUPPORTED),
+        ] {
+            let (code, out, err) = spindle(&fixture, line);
+            assert_eq!(code, status, "{line}");
+            assert!(out.is_empty() && err.contains("make kernel"), "{line}");
+        }
+    }
+
+    #[test]
+    fn show_lists_what_there_is_and_says_what_is_missing() {
+        let mut fixture = Fixture::four_nodes();
+        fixture.process(5, "a", OFF);
+        let (code, out, err) = spindle(&fixture, "spindle show");
+        assert_eq!((code, out.as_str()), (0, ""));
+        assert!(err.starts_with("No process"));
+        let (code, out, err) = spindle(&fixture, "spindle show 5 6");
+        assert_eq!(code, 1);
+        assert_eq!(out.lines().count(), 2);
+        assert_eq!(err, "spindle: there is no process 6\n");
+        let (_, out, _) = spindle(&fixture, "spindle show --json");
+        let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(json, serde_json::json!({"processes": [], "unreadable": 0}));
+    }
+}

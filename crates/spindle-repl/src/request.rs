@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What a user asks for, in numactl's node-list grammar, and what the kernel is
+//! asked for.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::Error;
+use crate::nodes::{NodeSet, Topology, node_number};
+
+/// Nodes as a user writes them.
+///
+/// `all`, `off`, or numactl's grammar: `N`, `N-N` and lists of them; a `!` in
+/// front stands for every usable node but these, a `+` (after the `!`, if any)
+/// counts within the nodes that the cpuset allows: `+0` is the first of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeSpec {
+    /// No replication.
+    Off,
+    /// Every node with CPUs and memory.
+    All,
+    /// A list of nodes.
+    List {
+        /// As it was written, for messages.
+        text: String,
+        /// Numbers, or positions if `relative`.
+        nodes: NodeSet,
+        /// `!`: all usable nodes but these.
+        invert: bool,
+        /// `+`: positions within the allowed nodes.
+        relative: bool,
+    },
+}
+
+impl FromStr for NodeSpec {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match text {
+            "off" => return Ok(Self::Off),
+            "all" => return Ok(Self::All),
+            _ => {}
+        }
+        let bad = |why: String| Error::BadNodeList {
+            text: text.to_owned(),
+            why,
+        };
+        let (invert, list) = strip(text, '!');
+        let (relative, list) = strip(list, '+');
+        // The kernel's own reader takes empty parts; a user's are mistakes.
+        for part in list.split(',') {
+            if part.is_empty() {
+                return Err(bad("a node number is missing".to_owned()));
+            }
+            if let Some((first, last)) = part.split_once('-') {
+                node_number(first).map_err(bad)?;
+                node_number(last).map_err(bad)?;
+            }
+        }
+        Ok(Self::List {
+            text: text.to_owned(),
+            nodes: list.parse().map_err(bad)?,
+            invert,
+            relative,
+        })
+    }
+}
+
+fn strip(text: &str, prefix: char) -> (bool, &str) {
+    match text.strip_prefix(prefix) {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    }
+}
+
+impl NodeSpec {
+    /// What it means on this machine.
+    ///
+    /// # Errors
+    ///
+    /// Names the first node that does not exist or cannot be used.
+    pub fn resolve(&self, topology: &Topology) -> Result<Request, Error> {
+        let Self::List {
+            text,
+            nodes,
+            invert,
+            relative,
+        } = self
+        else {
+            return Ok(match self {
+                Self::Off => Request::Off,
+                _ => Request::All,
+            });
+        };
+        let bad = |why: String| Error::BadNodeList {
+            text: text.clone(),
+            why,
+        };
+        let mut nodes = nodes.clone();
+        if *relative {
+            let allowed: Vec<u32> = topology.allowed.iter().collect();
+            nodes = nodes
+                .iter()
+                .map(|position| {
+                    allowed.get(position as usize).copied().ok_or_else(|| {
+                        bad(format!(
+                            "there is no position {position} among the allowed nodes {}",
+                            topology.allowed
+                        ))
+                    })
+                })
+                .collect::<Result<_, _>>()?;
+        }
+        if *invert {
+            // A node to leave out need not be usable, but it must exist.
+            if let Some(node) = nodes.difference(&topology.possible).iter().next() {
+                return Err(Error::NoSuchNode {
+                    node,
+                    possible: topology.possible.clone(),
+                });
+            }
+            nodes = topology.usable().difference(&nodes);
+            if nodes.is_empty() {
+                return Err(bad("no node is left".to_owned()));
+            }
+        }
+        topology.check(&nodes)?;
+        Ok(Request::Nodes(nodes))
+    }
+}
+
+/// What the kernel is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// No replication.
+    Off,
+    /// Eager replication on every node that has CPUs and memory.
+    All,
+    /// Eager replication on these nodes.
+    Nodes(NodeSet),
+}
+
+/// The text for `/proc/<pid>/pgtable_repl`.
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::All => f.write_str("eager all"),
+            Self::Nodes(nodes) => write!(f, "eager {nodes}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Fixture;
+
+    fn resolve(text: &str, fixture: &Fixture) -> Result<String, String> {
+        let topology = Topology::read(fixture).unwrap();
+        text.parse::<NodeSpec>()
+            .and_then(|spec| spec.resolve(&topology))
+            .map(|request| request.to_string())
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn numactls_grammar_is_understood() {
+        let machine = Fixture::four_nodes();
+        for (text, request) in [
+            ("all", "eager all"),
+            ("off", "off"),
+            ("0", "eager 0"),
+            ("0,2", "eager 0,2"),
+            ("0-3", "eager 0-3"),
+            ("3,0-1", "eager 0-1,3"),
+            ("!1", "eager 0,2-3"),
+            ("!0-2", "eager 3"),
+            ("+0", "eager 0"),
+            ("+0-1,3", "eager 0-1,3"),
+            ("!+0", "eager 1-3"),
+        ] {
+            assert_eq!(resolve(text, &machine).as_deref(), Ok(request), "{text}");
+        }
+    }
+
+    #[test]
+    fn relative_nodes_count_within_the_cpuset() {
+        let mut machine = Fixture::four_nodes();
+        machine.file("/proc/self/status", "Name:\tx\nMems_allowed_list:\t1,3\n");
+        assert_eq!(resolve("+0", &machine).unwrap(), "eager 1");
+        assert_eq!(resolve("+1", &machine).unwrap(), "eager 3");
+        assert_eq!(
+            resolve("+2", &machine).unwrap_err(),
+            "bad node list `+2`: there is no position 2 among the allowed nodes 1,3; \
+             write for example 0,2 or 0-3 or !1 or +0, all, or off"
+        );
+    }
+
+    #[test]
+    fn inversion_is_within_the_usable_nodes() {
+        let machine = Fixture::lopsided();
+        assert_eq!(resolve("!0", &machine).unwrap(), "eager 1");
+        assert_eq!(resolve("!2", &machine).unwrap(), "eager 0-1");
+        assert!(
+            resolve("!0-1", &machine)
+                .unwrap_err()
+                .contains("no node is left")
+        );
+        assert!(resolve("!8", &machine).unwrap_err().contains("no node 8"));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let machine = Fixture::four_nodes();
+        for (text, why) in [
+            ("", "a node number is missing"),
+            ("0,", "a node number is missing"),
+            (",1", "a node number is missing"),
+            ("ALL", "`ALL` is not a node number"),
+            ("0-", "`` is not a node number"),
+            ("1-2-3", "`2-3` is not a node number"),
+            ("+!1", "`!1` is not a node number"),
+            ("0 1", "`0 1` is not a node number"),
+            ("2-1", "range 2-1 runs backwards"),
+            ("4", "there is no node 4; this machine can have 0-3"),
+            ("0-7", "there is no node 4; this machine can have 0-3"),
+        ] {
+            let error = resolve(text, &machine).unwrap_err();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+}

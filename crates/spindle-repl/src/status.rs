@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What `/proc/<pid>/pgtable_repl` says.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+
+use crate::error::Error;
+use crate::nodes::NodeSet;
+
+/// How a process's page tables are replicated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Not at all.
+    Off,
+    /// Each table is copied when it is linked (Mitosis, section 5).
+    Eager,
+    /// A mode that this program does not know yet.
+    #[serde(untagged)]
+    Other(String),
+}
+
+/// Who asked for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// Nobody.
+    None,
+    /// The process itself.
+    Prctl,
+    /// Someone who wrote to `/proc/<pid>/pgtable_repl`.
+    Proc,
+    /// Its parent, or the program that it was before.
+    Inherited,
+    /// `vm.pgtable_repl_mode` is 3.
+    System,
+    /// A source that this program does not know yet.
+    #[serde(untagged)]
+    Other(String),
+}
+
+impl From<&str> for Mode {
+    fn from(text: &str) -> Self {
+        match text {
+            "off" => Self::Off,
+            "eager" => Self::Eager,
+            other => Self::Other(other.to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Off => "off",
+            Self::Eager => "eager",
+            Self::Other(text) => text,
+        })
+    }
+}
+
+impl From<&str> for Source {
+    fn from(text: &str) -> Self {
+        match text {
+            "none" => Self::None,
+            "prctl" => Self::Prctl,
+            "proc" => Self::Proc,
+            "inherited" => Self::Inherited,
+            "system" => Self::System,
+            other => Self::Other(other.to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::None => "none",
+            Self::Prctl => "prctl",
+            Self::Proc => "proc",
+            Self::Inherited => "inherited",
+            Self::System => "system",
+            Self::Other(text) => text,
+        })
+    }
+}
+
+/// The replication of one process, at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Status {
+    /// How it is replicated.
+    pub mode: Mode,
+    /// On which nodes; empty when off.
+    pub nodes: NodeSet,
+    /// Who asked.
+    pub source: Source,
+    /// Replica pages (4 KiB each) by node; nodes without any may be missing.
+    pub pages: BTreeMap<u32, u64>,
+    /// Links to a remote canonical table that were made because there was no
+    /// local memory for a copy.
+    pub fallbacks: u64,
+}
+
+/// Unknown lines are passed over, so that a newer kernel may add some.
+impl FromStr for Status {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let value = |name: &str| {
+            text.lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+                .map(str::trim)
+                .ok_or_else(|| Error::Answer {
+                    line: name.to_owned(),
+                    why: "it is missing".to_owned(),
+                })
+        };
+        let wrong = |name: &str, text: &str, why: String| Error::Answer {
+            line: format!("{name}: {text}"),
+            why,
+        };
+
+        let nodes = value("nodes")?;
+        let fallbacks = value("fallbacks")?;
+        let mut pages = BTreeMap::new();
+        for word in value("pages")?.split_whitespace() {
+            let (node, count) = word
+                .strip_prefix('N')
+                .and_then(|rest| rest.split_once('='))
+                .and_then(|(node, count)| Some((node.parse().ok()?, count.parse().ok()?)))
+                .ok_or_else(|| wrong("pages", word, "not N<node>=<pages>".to_owned()))?;
+            pages.insert(node, count);
+        }
+        Ok(Self {
+            mode: value("mode")?.into(),
+            nodes: nodes.parse().map_err(|why| wrong("nodes", nodes, why))?,
+            source: value("source")?.into(),
+            pages,
+            fallbacks: fallbacks
+                .parse()
+                .map_err(|_| wrong("fallbacks", fallbacks, "not a number".to_owned()))?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ON: &str = "mode:\teager\nnodes:\t0-1,3\nsource:\tprctl\n\
+                      pages:\tN0=12 N1=11 N3=9\nfallbacks:\t2\n";
+    const OFF: &str = "mode:\toff\nnodes:\t\nsource:\tnone\npages:\nfallbacks:\t0\n";
+
+    #[test]
+    fn a_replicated_process_is_read() {
+        let status: Status = ON.parse().unwrap();
+        assert_eq!(status.mode, Mode::Eager);
+        assert_eq!(status.nodes.to_string(), "0-1,3");
+        assert_eq!(status.source, Source::Prctl);
+        assert_eq!(status.pages, [(0, 12), (1, 11), (3, 9)].into());
+        assert_eq!(status.fallbacks, 2);
+    }
+
+    #[test]
+    fn a_process_that_is_off_is_read() {
+        let status: Status = OFF.parse().unwrap();
+        assert_eq!(status.mode, Mode::Off);
+        assert!(status.nodes.is_empty() && status.pages.is_empty());
+    }
+
+    #[test]
+    fn newer_kernels_may_say_more() {
+        let text = format!("{ON}colour:\tblue\n").replace("eager", "lazy");
+        let status: Status = text.parse().unwrap();
+        assert_eq!(status.mode, Mode::Other("lazy".to_owned()));
+        assert_eq!(
+            serde_json::to_value(&status).unwrap()["mode"],
+            serde_json::json!("lazy")
+        );
+    }
+
+    #[test]
+    fn what_is_missing_or_wrong_is_named() {
+        for (from, to, message) in [
+            (
+                "mode:\teager\n",
+                "",
+                "cannot read the kernel's answer: line `mode`: it is missing",
+            ),
+            (
+                "N1=11",
+                "N1",
+                "cannot read the kernel's answer: line `pages: N1`: not N<node>=<pages>",
+            ),
+            (
+                "fallbacks:\t2",
+                "fallbacks:\t-",
+                "cannot read the kernel's answer: line `fallbacks: -`: not a number",
+            ),
+            (
+                "0-1,3",
+                "0-x",
+                "cannot read the kernel's answer: line `nodes: 0-x`: `x` is not a node number",
+            ),
+        ] {
+            let error = ON.replace(from, to).parse::<Status>().unwrap_err();
+            assert_eq!(error.to_string(), message);
+        }
+    }
+}

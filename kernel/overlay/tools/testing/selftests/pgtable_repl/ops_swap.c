@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Pages that go to swap and come back, on a swap device of the test's own (a
+ * compressed or plain RAM disk) where the system has none.
+ */
+#include <fcntl.h>
+#include <sys/swap.h>
+
+#include "pgtable_repl_harness.h"
+
+#define PAGES	64
+#define LEN	(PAGES * PAGE)
+#define SWAP_MB	32
+
+#define NO_SWAP "no swap, and no RAM disk to make some on (CONFIG_ZRAM or CONFIG_BLK_DEV_RAM)"
+#define PM_SWAP	(1ULL << 62)
+
+static bool any_swap(void)
+{
+	char buf[4096], *line;
+
+	if (repl_read_file("/proc/swaps", buf, sizeof(buf)))
+		return false;
+	line = strchr(buf, '\n');
+	return line && line[1];
+}
+
+/* The version 1 header: page 0 ends in the magic, its block 1 has the sizes. */
+static int make_swap(const char *path)
+{
+	static char header[PAGE];
+	uint32_t *info = (uint32_t *)(header + 1024);
+	int fd = open(path, O_WRONLY);
+	ssize_t n;
+
+	if (fd < 0)
+		return -1;
+	info[0] = 1;
+	info[1] = SWAP_MB * MB / PAGE - 1;
+	memcpy(header + PAGE - 10, "SWAPSPACE2", 10);
+	n = pwrite(fd, header, PAGE, 0);
+	close(fd);
+	return n == (ssize_t)PAGE ? 0 : -1;
+}
+
+/* Copies on every node, or on the last only; and where the pages go. */
+FIXTURE(swap) {
+	char device[32];	/* that setup switched on; empty when it did not */
+};
+
+FIXTURE_VARIANT(swap) {
+	bool only_last;
+};
+
+FIXTURE_VARIANT_ADD(swap, all) {
+	.only_last = false,
+};
+
+FIXTURE_VARIANT_ADD(swap, one) {
+	.only_last = true,
+};
+
+static bool swap_there(char *device, size_t size)
+{
+	if (any_swap())
+		return true;
+	if (repl_ramdisk(device, size))
+		return false;
+	if (!make_swap(device) && !swapon(device, 0))
+		return true;
+	repl_ramdisk_done(device);
+	*device = '\0';
+	return false;
+}
+
+FIXTURE_SETUP(swap)
+{
+	const char *why = repl_unavailable();
+
+	if (why)
+		SKIP(return, "%s", why);
+	if (!swap_there(self->device, sizeof(self->device)))
+		SKIP(return, NO_SWAP);
+	ASSERT_EQ(0, repl_begin(variant->only_last));
+}
+
+/* In the parent, so that a test that dies leaves no swap on. */
+FIXTURE_TEARDOWN_PARENT(swap)
+{
+	if (!*self->device)
+		return;
+	EXPECT_EQ(0, swapoff(self->device) && errno != EINVAL);
+	repl_ramdisk_done(self->device);
+}
+
+static int last_node(void)
+{
+	return repl_topo.nr - 1;
+}
+
+static int swapped(char *mem)
+{
+	int page, count = 0;
+
+	for (page = 0; page < PAGES; page++)
+		count += !!(repl_pagemap(mem + page * PAGE) & PM_SWAP);
+	return count;
+}
+
+/*
+ * How many pages are out after asking for it. A page that another CPU has just
+ * brought in waits in that CPU's batch for the LRU lists, where reclaim cannot
+ * take it; dropping caches drains the batches first.
+ */
+static int page_out(char *mem)
+{
+	repl_write_file("/proc/sys/vm/drop_caches", "1");
+	madvise(mem, LEN, MADV_PAGEOUT);
+	return swapped(mem);
+}
+
+TEST_F(swap, swap_out_and_in)
+{
+	char *mem = repl_map_seam(LEN, ANON, -1);
+	int i;
+
+	ASSERT_NE(MAP_FAILED, mem);
+	for (i = 0; i < repl_topo.nr; i++) {
+		repl_fill_from(i, mem, LEN, i + 1);
+		EXPECT_LT(0, page_out(mem));
+		EXPECT_EQ(0, repl_check(getpid()));
+		EXPECT_DATA(mem, LEN, i + 1);
+		/* Written while out: the write itself brings it in. */
+		EXPECT_LT(0, page_out(mem));
+		EXPECT_EQ(0, repl_fill_from(last_node(), mem, LEN, i + 9));
+		EXPECT_DATA(mem, LEN, i + 9);
+	}
+}
+
+/* Swapped in by a read, written in place, out again: the write must be kept. */
+TEST_F(swap, dirty_after_swap_in)
+{
+	char *mem = repl_map_seam(LEN, ANON, -1);
+	int i;
+
+	ASSERT_NE(MAP_FAILED, mem);
+	repl_fill(mem, LEN, 1);
+	for (i = 0; i < repl_topo.nr; i++) {
+		EXPECT_LT(0, page_out(mem));
+		EXPECT_DATA(mem, LEN, i + 1);
+		EXPECT_EQ(0, repl_fill_from(i, mem, LEN, i + 2));
+		EXPECT_LT(0, page_out(mem));
+		EXPECT_DATA(mem, LEN, i + 2);
+	}
+}
+
+TEST_F(swap, fork_while_swapped)
+{
+	char *mem = repl_map_seam(LEN, ANON, -1);
+	pid_t pid;
+
+	ASSERT_NE(MAP_FAILED, mem);
+	repl_fill(mem, LEN, 1);
+	EXPECT_LT(0, page_out(mem));
+	pid = fork();
+	if (!pid) {
+		if (repl_verify_alone(mem, LEN, 1))
+			_exit(1);
+		repl_fill(mem, LEN, 2);
+		_exit(repl_verify_alone(mem, LEN, 2) ? 2 : 0);
+	}
+	EXPECT_EQ(0, repl_wait(pid));
+	EXPECT_DATA(mem, LEN, 1);
+}
+
+TEST_F(swap, unmap_and_move_while_swapped)
+{
+	char *mem = repl_map_seam(LEN, ANON, -1), *to;
+
+	ASSERT_NE(MAP_FAILED, mem);
+	repl_fill(mem, LEN, 1);
+	EXPECT_LT(0, page_out(mem));
+	to = mremap(mem, LEN, LEN, MREMAP_MAYMOVE | MREMAP_FIXED,
+		    mmap(NULL, LEN, PROT_NONE, ANON, -1, 0));
+	ASSERT_NE(MAP_FAILED, to);
+	EXPECT_READS_FAULT(mem, LEN, SIGSEGV);
+	EXPECT_DATA(to, LEN, 1);
+	EXPECT_LT(0, page_out(to));
+	ASSERT_EQ(0, madvise(to, LEN, MADV_DONTNEED));
+	EXPECT_DATA(to, LEN, 0);
+}
+
+/* swapoff() writes entries of processes from outside. */
+TEST_F(swap, swapoff_brings_everything_back)
+{
+	char *mem = repl_map_seam(LEN, ANON, -1);
+
+	ASSERT_NE(MAP_FAILED, mem);
+	if (!*self->device)
+		SKIP(return, "the system's own swap is not switched off for a test");
+	repl_fill(mem, LEN, 1);
+	EXPECT_LT(0, page_out(mem));
+	ASSERT_EQ(0, swapoff(self->device));
+	EXPECT_EQ(0, swapped(mem));
+	EXPECT_DATA(mem, LEN, 1);
+}
+
+TEST_F(swap, shmem_pageout)
+{
+	int fd = memfd_create("swap", 0);
+	char *mem;
+
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, ftruncate(fd, 2 * PMD_SIZE));
+	mem = repl_map_seam(LEN, MAP_SHARED, fd);
+	ASSERT_NE(MAP_FAILED, mem);
+	EXPECT_EQ(0, repl_fill_from(last_node(), mem, LEN, 1));
+	page_out(mem);
+	EXPECT_EQ(0, repl_check(getpid()));
+	EXPECT_DATA(mem, LEN, 1);
+	EXPECT_EQ(0, repl_fill_from(0, mem, LEN, 2));
+	EXPECT_DATA(mem, LEN, 2);
+	close(fd);
+}
+
+TEST_HARNESS_MAIN
