@@ -37,11 +37,16 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 	signal(sig, SIG_DFL);
 }
 
+/*
+ * The handler leaves by siglongjmp(), so the signal must not be blocked while it
+ * runs: saving and restoring the mask instead would be a system call for each
+ * access, all of which take the one lock of the process's signal handlers.
+ */
 static void catch_faults(void)
 {
 	struct sigaction sa = {
 		.sa_sigaction = on_fault,
-		.sa_flags = SA_SIGINFO,
+		.sa_flags = SA_SIGINFO | SA_NODEFER,
 	};
 
 	sigaction(SIGSEGV, &sa, NULL);
@@ -59,7 +64,7 @@ static void probe(sigjmp_buf *from)
 int repl_try_read(const void *addr, uint64_t *value)
 {
 	sigjmp_buf here;
-	int sig = sigsetjmp(here, 1);
+	int sig = sigsetjmp(here, 0);
 
 	if (!sig) {
 		probe(&here);
@@ -72,7 +77,7 @@ int repl_try_read(const void *addr, uint64_t *value)
 int repl_try_write(void *addr, uint64_t value)
 {
 	sigjmp_buf here;
-	int sig = sigsetjmp(here, 1);
+	int sig = sigsetjmp(here, 0);
 
 	if (!sig) {
 		probe(&here);
