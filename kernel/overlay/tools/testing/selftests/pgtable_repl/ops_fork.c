@@ -195,7 +195,6 @@ TEST_F(ops, same_page_merging)
 	struct timespec pause = { .tv_nsec = 50 * 1000 * 1000 };
 	char *one = repl_map_seam(LEN, ANON, -1), *two = repl_map_seam(LEN, ANON, -1);
 	long run, sleep_ms, scan;
-	int tries;
 
 	ASSERT_NE(MAP_FAILED, one);
 	ASSERT_NE(MAP_FAILED, two);
@@ -210,10 +209,10 @@ TEST_F(ops, same_page_merging)
 	ASSERT_EQ(0, madvise(two, LEN, MADV_MERGEABLE));
 	repl_write_long(KSM "pages_to_scan", 1000);
 	ASSERT_EQ(0, repl_write_long(KSM "run", 1));
-	for (tries = 0; tries < 600 && merged_pages() < (long)(LEN / PAGE); tries++)
+	/* ksmd runs at low priority; the test's own limit is the limit here. */
+	while (merged_pages() < (long)(LEN / PAGE))
 		nanosleep(&pause, NULL);
 	TH_LOG("%ld pages merged", merged_pages());
-	EXPECT_LT(0, merged_pages());
 	EXPECT_DATA(one, LEN, 1);
 	EXPECT_DATA(two, LEN, 1);
 	/* Writing a merged page breaks it away from the other. */
