@@ -47,15 +47,25 @@ static int touch_own_page(int index, void *mem)
 	return 0;
 }
 
+static int compare_all_pages(int index, void *mem)
+{
+	int errors = 0;
+	size_t page;
+
+	for (page = 0; page < LEN / PAGE; page++)
+		errors += repl_compare((char *)mem + page * PAGE, PAGE, page + 1);
+	return errors;
+}
+
 TEST_F(ops, first_touch_at_once)
 {
 	char *mem = repl_map_seam(LEN, ANON, -1);
-	size_t page;
 
 	ASSERT_NE(MAP_FAILED, mem);
 	repl_on_all(touch_own_page, mem);
-	for (page = 0; page < LEN / PAGE; page++)
-		EXPECT_DATA(mem + page * PAGE, PAGE, page + 1);
+	EXPECT_EQ(0, repl_check(getpid()));
+	EXPECT_EQ(0, repl_on_all(compare_all_pages, mem));
+	EXPECT_EQ(0, repl_check(getpid()));
 }
 
 /* Reading an untouched page maps the zero page, which a write replaces. */
