@@ -3,9 +3,20 @@
 //! "most leaf PTEs are remote" to "every walk is local", and back, while
 //! clients use it.
 //!
-//! [`drive`] runs in that machine and tells what it sees as `model` events.
+//! One program, two places: on the host [`run`] boots the machine and starts
+//! this same program in it as the driver (`guest`), which tells what it sees
+//! as `model` events. On the host these are narrated as they come, gathered
+//! into one `Run`, judged (`verdict`) and reported (`report`).
 
+mod cli;
+#[cfg(test)]
+mod fixture;
 mod guest;
 mod model;
+mod narrate;
+mod number;
+mod report;
+mod screen;
+mod verdict;
 
-pub use guest::{Plan, drive};
+pub use cli::{Args, run};

@@ -91,6 +91,17 @@ pub struct View {
     pub replica_pages: u64,
 }
 
+impl View {
+    /// Share of the leaf PTEs that are remote, from 0 to 1.
+    pub fn remote_share(&self) -> f64 {
+        let all = self.local + self.remote;
+        if all == 0 {
+            return 0.0;
+        }
+        self.remote as f64 / all as f64
+    }
+}
+
 /// What a snapshot of the server's page tables shows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Picture {
@@ -200,4 +211,50 @@ pub enum Progress {
     Asked { requests: u64 },
     /// Values.
     ReadBack { done: u64, of: u64 },
+}
+
+/// Everything of one run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Run {
+    pub machine: Option<Machine>,
+    /// From the start of the virtual machine to that of the driver.
+    pub boot_seconds: Option<f64>,
+    pub server: Option<Server>,
+    pub fill: Option<Fill>,
+    pub pictures: Vec<Picture>,
+    pub switches: Vec<Switch>,
+    pub checks: Vec<Check>,
+    pub leftover: Option<Leftover>,
+    pub load: Option<Load>,
+    pub failure: Option<String>,
+    pub finished: bool,
+    /// What the guest's kernel had to complain of.
+    pub kernel_report: Option<String>,
+    pub total_seconds: f64,
+}
+
+impl Run {
+    pub fn add(&mut self, event: Event) {
+        match event {
+            Event::Machine(machine) => self.machine = Some(machine),
+            Event::Server(server) => self.server = Some(server),
+            Event::Progress(_) => {}
+            Event::Fill(fill) => self.fill = Some(fill),
+            Event::Picture(picture) => self.pictures.push(picture),
+            Event::Switch(switch) => self.switches.push(switch),
+            Event::Check(check) => self.checks.push(check),
+            Event::Leftover(leftover) => self.leftover = Some(leftover),
+            Event::Load(load) => self.load = Some(load),
+            Event::Failed(reason) => self.failure = Some(reason),
+            Event::Finished => self.finished = true,
+        }
+    }
+
+    pub fn picture(&self, stage: Stage) -> Option<&Picture> {
+        self.pictures.iter().find(|picture| picture.stage == stage)
+    }
+
+    pub fn switch(&self, stage: Stage) -> Option<&Switch> {
+        self.switches.iter().find(|switch| switch.stage == stage)
+    }
 }
