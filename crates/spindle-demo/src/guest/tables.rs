@@ -40,8 +40,10 @@ impl Tables {
             .join(release)
             .join("spindle_ptdump.ko");
         let module: Option<PathBuf> = built.is_file().then_some(built);
+        let live = Live::open(&Linux, module.as_deref())
+            .context("page tables cannot be read; `make demo` builds the module for that")?;
         Ok(Tables {
-            live: Live::open(&Linux, module.as_deref())?,
+            live,
             pid: pid.try_into()?,
         })
     }
