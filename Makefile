@@ -47,5 +47,6 @@ test: setup ## run every check; ends with "N passed, N failed, N skipped"
 	@scripts/test.sh
 
 .PHONY: demo
-demo: setup ## build what is missing and watch memcached's page tables move
+demo: ## build what is missing and watch memcached's page tables move
+	@scripts/setup.sh demo
 	@scripts/demo.sh

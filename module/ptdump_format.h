@@ -24,7 +24,7 @@
  * ==================
  * The tables of the user half of the address space, each read once, in
  * address order, while the process runs.  mmap_lock is held for reading in
- * short stretches and given up whenever a writer waits, so the snapshot is
+ * short stretches and given up soon when a writer waits, so the snapshot is
  * not one instant: entries may change between the reading of two tables, and
  * the entry of a table may name another child than the one that is read
  * later.  One table's entries are read together, 8 bytes at a time, without

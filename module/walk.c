@@ -36,6 +36,12 @@
 #include "entry.h"
 #include "ptdump.h"
 
+/*
+ * Steps that a writer may have to wait for mmap_lock: enough for the walk of
+ * a process that maps and unmaps all the time to get on.
+ */
+#define PATIENCE	16
+
 /* What a step towards the next table came to. */
 enum step {
 	STEP_LISTED,		/* the table is in walk->table */
@@ -263,19 +269,19 @@ static bool walk_step(struct ptdump_walk *walk, struct vm_area_struct **vmap)
 int ptdump_walk_batch(struct ptdump_walk *walk)
 {
 	struct vm_area_struct *vma = NULL;
+	unsigned int steps = 0;
 	bool more;
 
 	if (mmap_read_lock_killable(walk->mm))
 		return -EINTR;
 	walk->stretches++;
 
-	/* At least one step, so that a busy process cannot starve the walk. */
 	do {
 		more = walk_step(walk, &vma);
 		cond_resched();
 	} while (more && ptdump_buf_has_room(&walk->buf) &&
-		 !mmap_lock_is_contended(walk->mm) &&
-		 !signal_pending(current));
+		 !signal_pending(current) &&
+		 (++steps < PATIENCE || !mmap_lock_is_contended(walk->mm)));
 
 	mmap_read_unlock(walk->mm);
 	return more;

@@ -12,7 +12,7 @@ set -euo pipefail
 cd "$ROOT"
 
 stages=(format clippy shellcheck rust library checkpatch kernel kernel-debug
-	selftests-build module lab vm-release vm-debug vm-debug-all kunit)
+	selftests-build module lab vm-release vm-isolated vm-debug vm-debug-all kunit)
 logs=$BUILD/test
 spindle=${CARGO_TARGET_DIR:-$ROOT/target}/debug/spindle
 passed=0 failed=0 skipped=0
@@ -119,6 +119,11 @@ selftests_in_vm() {
 }
 
 stage_vm-release() { selftests_in_vm vm-release ours 900; }
+
+# Roots of two pages, tables of five levels, every process replicated.
+stage_vm-isolated() {
+	selftests_in_vm vm-isolated ours 900 --pti on --la57 --append sysctl.vm.pgtable_repl_mode=3
+}
 
 stage_vm-debug() { selftests_in_vm vm-debug debug 1800; }
 

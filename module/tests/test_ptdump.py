@@ -10,169 +10,23 @@ when one of them does. Tests whose means are missing say so and are skipped;
 an unused zram device is made swap space.
 """
 
-import collections
-import contextlib
 import ctypes
 import errno
 import fcntl
-import json
 import os
-import re
 import signal
 import struct
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 
-DEVICE = "/dev/spindle_ptdump"
-MODULE = "spindle_ptdump"
-IOC_VERSION = 2 << 30 | 8 << 16 | 0xD9 << 8
-IOC_SNAPSHOT = 1 << 30 | 8 << 16 | 0xD9 << 8 | 1
-PAGE_KB = 4
+sys.dont_write_bytecode = True
 
-
-class Skip(Exception):
-    """The machine lacks what a test needs."""
-
-
-def read(path):
-    with open(path, encoding="ascii", errors="replace") as file:
-        return file.read()
-
-
-def write(path, text):
-    with open(path, "w", encoding="ascii") as file:
-        file.write(text)
-
-
-@contextlib.contextmanager
-def setting(path, value):
-    """Sets a tunable for a while."""
-    if not os.path.exists(path):
-        yield
-        return
-    before = read(path).strip()
-    chosen = re.search(r"\[(\w+)\]", before)
-    write(path, value)
-    try:
-        yield
-    finally:
-        write(path, chosen.group(1) if chosen else before)
-
-
-@contextlib.contextmanager
-def workload(*args):
-    """Runs the workload until it is ready, and ends it afterwards."""
-    with subprocess.Popen([WORKLOAD, *args], stdin=subprocess.PIPE,
-                          stdout=subprocess.PIPE) as process:
-        try:
-            if process.stdout.readline() != b"ready\n":
-                raise AssertionError(f"workload {args} did not start")
-            yield process
-        finally:
-            process.kill()
-
-
-def dump(pid, *args):
-    command = [SPINDLE, "dump", "--json", *args]
-    if pid is not None:
-        command.append(str(pid))
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout)
-
-
-def begin(fd, pid, flags=0):
-    fcntl.ioctl(fd, IOC_SNAPSHOT, struct.pack("iI", pid, flags))
-
-
-def read_all(fd, size=1 << 16):
-    chunks = []
-    while chunk := os.read(fd, size):
-        chunks.append(chunk)
-    return b"".join(chunks)
-
-
-def parse(stream):
-    """What spindle makes of a stream that was read here."""
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(stream)
-        file.flush()
-        return dump(None, "--from", file.name)
-
-
-def numa_maps(pid):
-    """Base pages by node, and by node those of hugetlb, as Linux counts them."""
-    pages = collections.Counter()
-    for line in read(f"/proc/{pid}/numa_maps").splitlines():
-        size = re.search(r"kernelpagesize_kB=(\d+)", line)
-        scale = 1
-        if size and " huge " in f" {line} ":
-            scale = int(size.group(1)) // PAGE_KB
-        for node, count in re.findall(r"\bN(\d+)=(\d+)", line):
-            pages[int(node)] += int(count) * scale
-    return pages
-
-
-def dumped_pages(snapshot):
-    """The same from a snapshot: all but special pages."""
-    pages = collections.Counter()
-    for row in snapshot["pages"]:
-        if row["state"] == "special":
-            continue
-        for node, count in zip(snapshot["nodes"], row["by_node"]):
-            if count:
-                pages[node["node"]] += count * row["size"] // 4096
-    return pages
-
-
-def total(snapshot, **want):
-    rows = snapshot["pages"]
-    return sum(row["total"] for row in rows
-               if all(row[key] == value for key, value in want.items()))
-
-
-def table_pages(snapshot, level):
-    levels = snapshot["trees"][0]["levels"]
-    return sum(node["tables"] for row in levels if row["level"] == level
-               for node in row["nodes"])
-
-
-def status_kb(pid, key):
-    return int(re.search(rf"^{key}:\s+(\d+) kB", read(f"/proc/{pid}/status"),
-                         re.M).group(1))
-
-
-def check(pid):
-    """Compares a quiet process with what Linux itself says of it."""
-    snapshot = dump(pid)
-    assert snapshot["complete"]
-    assert dumped_pages(snapshot) == numa_maps(pid), \
-        f"{dumped_pages(snapshot)} != numa_maps {numa_maps(pid)}"
-
-    # Linux counts the page tables that wait for a huge page's split too.
-    huge = total(snapshot, size=2 << 20)
-    tables = sum(table_pages(snapshot, level) for level in (1, 2, 3))
-    tables += table_pages(snapshot, 4) if snapshot["levels"] == 5 else 0
-    vm_pte = status_kb(pid, "VmPTE") // PAGE_KB
-    at_most = tables + huge
-    assert vm_pte <= at_most, f"{vm_pte} pages in VmPTE, {tables} tables seen"
-    assert vm_pte >= tables - (1 if snapshot["levels"] == 5 else 0) * \
-        table_pages(snapshot, 4), f"{vm_pte} pages in VmPTE, {tables} seen"
-
-    # Every pointer to a table leads to a table that was listed.
-    for upper, lower in zip(snapshot["trees"][0]["levels"],
-                            snapshot["trees"][0]["levels"][1:]):
-        pointers = sum(sum(node["entries"]) - node["leaf_entries"]
-                       for node in upper["nodes"])
-        assert pointers == table_pages(snapshot, lower["level"])
-
-    swap = sum(row["entries"] * row["size"] for row in snapshot["not_present"]
-               if row["what"] == "swap")
-    assert swap // 1024 == status_kb(pid, "VmSwap")
-    return snapshot
+from ptdump import (  # noqa: E402 pylint: disable=wrong-import-position
+    DEVICE, IOC_VERSION, MODULE, PROGRAMS, Skip, begin, check, check_replicas,
+    dump, dumped_pages, failure, free_kb, in_child, in_threads, load,
+    log_complaints, need_swap, parse, read, read_all, replicate, setting,
+    table_pages, total, workload)
 
 
 def test_small_pages():
@@ -210,20 +64,6 @@ def test_shared_memory_and_files():
         check(process.pid)
     with workload(f"file={sys.executable}") as process:
         assert total(check(process.pid), what="code", size=4096) > 100
-
-
-def need_swap():
-    def used():
-        return len(read("/proc/swaps").splitlines()) >= 2
-
-    size = "/sys/block/zram0/disksize"
-    if not used() and os.path.exists(size) and read(size).strip() == "0":
-        write(size, "256M")
-        subprocess.run(["/sbin/mkswap", "/dev/zram0"], check=True,
-                       stdout=subprocess.DEVNULL)
-        subprocess.run(["/sbin/swapon", "/dev/zram0"], check=True)
-    if not used():
-        raise Skip("no swap space in use, and no unused zram device")
 
 
 def test_swap():
@@ -268,49 +108,6 @@ def test_sparse_address_space():
         assert snapshot["stream_bytes"] < 64 * 3 * 4096
 
 
-def replicate(pid, how):
-    path = f"/proc/{pid}/pgtable_repl"
-    if not os.path.exists(path):
-        raise Skip("this kernel has no page-table replication")
-    write(path, how)
-
-
-def check_replicas(pid, nodes):
-    """Compares the domain trees of a quiet process with its canonical one."""
-    snapshot = check(pid)
-    assert snapshot["replication"]
-    canonical, *trees = snapshot["trees"]
-    assert [tree["node"] for tree in trees] == nodes, trees
-    for tree in trees:
-        for want, have in zip(canonical["levels"], tree["levels"], strict=True):
-            tables = sum(node["tables"] for node in want["nodes"])
-            local = want["nodes"][tree["node"]]["tables"]
-            for node in have["nodes"]:
-                here = node["node"] == tree["node"]
-                assert node["tables"] == (tables if here else 0)
-                # Level 1 tables that lie on the node are not copied.
-                links = local if want["level"] == 1 else 0
-                assert node["replicas"] == (tables - links if here else 0)
-            assert sum(sum(node["entries"]) for node in want["nodes"]) == \
-                sum(sum(node["entries"]) for node in have["nodes"])
-    for point in snapshot["locality"]:
-        assert point["absent"]["entries"] == 0
-        own = point["node"] in nodes
-        assert (point["tree"] == "domain") == own
-        if own:
-            assert point["remote"]["entries"] == 0
-            assert point["domain"] == point["node"]
-
-    # The kernel counts the pages of its replicas too.
-    text = read(f"/proc/{pid}/pgtable_repl")
-    counted = sum(int(n) for n in re.findall(r"N\d+=(\d+)", text))
-    seen = sum(node["replicas"] for tree in trees for level in tree["levels"]
-               for node in level["nodes"])
-    roots = len(trees) if " pti" in read("/proc/cpuinfo") else 0
-    assert counted in (seen, seen + roots), f"{counted} != {seen}"
-    return snapshot
-
-
 def test_replicated_page_tables():
     with workload("small=32", "thp=16", "shared=4") as process:
         replicate(process.pid, "eager all")
@@ -325,28 +122,22 @@ def test_replicated_page_tables():
 
 
 def test_replication_switched_while_it_is_read():
-    stop = time.monotonic() + 10
-    wrong = []
+    done = threading.Event()
 
     def reader(pid):
-        try:
-            while time.monotonic() < stop:
-                assert dump(pid)["complete"]
-        except AssertionError as error:
-            wrong.append(error)
+        while True:
+            assert dump(pid)["complete"]
+            if done.is_set():
+                return
 
     with workload("churn=4", "small=32") as process:
         replicate(process.pid, "eager all")
-        threads = [threading.Thread(target=reader, args=(process.pid,))
-                   for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        while time.monotonic() < stop:
+        join = in_threads(3, reader, process.pid)
+        for _ in range(10):
             for how in ("off", "eager all", "eager 0"):
                 replicate(process.pid, how)
-        for thread in threads:
-            thread.join()
-    assert not wrong, wrong
+        done.set()
+        join()
 
 
 def test_reads_of_any_size():
@@ -387,22 +178,6 @@ def test_errors():
         == errno.EACCES
 
 
-def failure(function, *args):
-    """Error number that a call fails with, 0 if it does not."""
-    try:
-        function(*args)
-    except OSError as error:
-        return error.errno
-    return 0
-
-
-def in_child(function):
-    pid = os.fork()
-    if pid == 0:
-        os._exit(function())
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
 def test_process_exits_while_it_is_read():
     with open(DEVICE, "rb", buffering=0) as file:
         with workload("scattered=192") as process:
@@ -418,64 +193,32 @@ def test_process_exits_while_it_is_read():
         assert not snapshot["complete"]
 
 
-def free_kb():
-    return int(re.search(r"MemFree:\s+(\d+)", read("/proc/meminfo")).group(1))
-
-
-def test_exec_while_it_is_read():
-    with open(DEVICE, "rb", buffering=0) as file:
-        with workload("scattered=64") as process:
-            begin(file.fileno(), process.pid)
-            os.read(file.fileno(), 100)
-            begin(file.fileno(), process.pid)
-            stream = read_all(file.fileno())
-            assert parse(stream)["complete"]
+def test_a_snapshot_may_be_started_over():
+    with workload("scattered=64") as process, \
+            open(DEVICE, "rb", buffering=0) as file:
+        begin(file.fileno(), os.getpid())
+        os.read(file.fileno(), 100)
+        begin(file.fileno(), process.pid)
+        snapshot = parse(read_all(file.fileno()))
+        assert snapshot["complete"] and snapshot["pid"] == process.pid
 
 
 def test_readers_at_once_of_a_busy_process():
-    stop = time.monotonic() + 10
-    wrong = []
-    reads = collections.Counter()
-
     def reader(pid):
-        try:
-            with open(DEVICE, "rb", buffering=0) as file:
-                while time.monotonic() < stop:
-                    begin(file.fileno(), pid)
-                    assert parse(read_all(file.fileno()))["complete"]
-                    reads["n"] += 1
-        except (OSError, AssertionError) as error:
-            wrong.append(error)
+        with open(DEVICE, "rb", buffering=0) as file:
+            for _ in range(4):
+                begin(file.fileno(), pid)
+                assert parse(read_all(file.fileno()))["complete"]
 
     with workload("churn=8", "churn=3", "small=32") as process:
-        threads = [threading.Thread(target=reader, args=(process.pid,))
-                   for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert not wrong, wrong
-    assert reads["n"] >= 6, f"{reads['n']} snapshots"
+        in_threads(6, reader, process.pid)()
 
 
 def test_threads_share_a_descriptor():
-    wrong = []
     with workload("small=32") as process, \
             open(DEVICE, "rb", buffering=0) as file:
         begin(file.fileno(), process.pid)
-
-        def reader():
-            try:
-                read_all(file.fileno(), 1000)
-            except OSError as error:
-                wrong.append(error)
-
-        threads = [threading.Thread(target=reader) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert not wrong, wrong
+        in_threads(4, read_all, file.fileno(), 1000)()
 
 
 def test_killed_reader():
@@ -511,25 +254,10 @@ def test_unloading():
     assert dump(os.getpid())["complete"]
 
 
-def load():
-    if MODULE_PATH:
-        subprocess.run([SPINDLE, "dump", "--json", "--module", MODULE_PATH,
-                        str(os.getpid())], stdout=subprocess.DEVNULL, check=True)
-    else:
-        dump(os.getpid())
-
-
-def log_is_clean():
-    log = subprocess.run(["dmesg"], capture_output=True, text=True, check=False)
-    bad = re.compile(r"BUG:|WARNING:|Oops|INFO: rcu|possible recursive|"
-                     r"possible circular|sleeping function|KASAN")
-    return [line for line in log.stdout.splitlines() if bad.search(line)]
-
-
 def main():
     failed = 0
     load()
-    known = set(log_is_clean())
+    known = set(log_complaints())
     tests = [(name[5:].replace("_", " "), test)
              for name, test in globals().items() if name.startswith("test_")]
     print(f"1..{len(tests)}")
@@ -544,7 +272,7 @@ def main():
                 failed += 1
                 outcome = f"not ok {number} {name}: " \
                     f"{type(error).__name__}: {error}"
-            complaints = [c for c in log_is_clean() if c not in known]
+            complaints = [c for c in log_complaints() if c not in known]
             if complaints:
                 failed += 1
                 known.update(complaints)
@@ -556,6 +284,6 @@ def main():
 if __name__ == "__main__":
     if len(sys.argv) not in (3, 4):
         sys.exit(__doc__)
-    SPINDLE, WORKLOAD = sys.argv[1:3]
-    MODULE_PATH = sys.argv[3] if len(sys.argv) == 4 else None
+    PROGRAMS.spindle, PROGRAMS.workload, PROGRAMS.module = \
+        (*sys.argv[1:], None)[:3]
     sys.exit(main())

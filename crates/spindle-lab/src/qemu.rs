@@ -88,6 +88,14 @@ pub fn command_line(config: &VmConfig, accel: Accel) -> String {
         // check and the lockup detector must bear a host that runs few of
         // them at a time.
         line += " tsc=reliable no_timer_check watchdog_thresh=60";
+        // A vCPU thread of QEMU before 8.1 can translate code just before
+        // another one changes it and enter the stale translation into its
+        // cache afterwards. The kernel's patching of static branches then
+        // ends in an "Oops: int3" with the right bytes in memory, so have the
+        // hooks of replication opened before the second CPU starts.
+        if !config.icount {
+            line += " pgtable_repl=hold";
+        }
         let khz = if config.icount {
             Some(clock::ICOUNT_KHZ)
         } else {

@@ -9,6 +9,7 @@ use clap::Parser;
 #[derive(Parser)]
 #[command(name = "spindle", version, propagate_version = true)]
 enum Spindle {
+    Demo(spindle_demo::Args),
     Dump(spindle_dump::cli::dump::Args),
     Lab(spindle_lab::Args),
     Locality(spindle_dump::cli::locality::Args),
@@ -18,6 +19,7 @@ enum Spindle {
 
 fn main() -> ExitCode {
     let result = match Spindle::parse() {
+        Spindle::Demo(args) => spindle_demo::run(args),
         Spindle::Dump(args) => spindle_dump::cli::dump::run(args),
         Spindle::Lab(args) => spindle_lab::run(args),
         Spindle::Locality(args) => spindle_dump::cli::locality::run(args),

@@ -59,15 +59,21 @@ pteval_t repl_translate(pteval_t val, unsigned int domain)
 
 /*
  * Link a table: give it a copy in each domain that has one of the parent, then
- * point the parents there.  The child is not reachable yet, or the caller holds
- * its lock.  The copy's entries must be visible before the link to it.
+ * point the parents there.
+ *
+ * The canonical entry has been stored, so others may find the table and fill
+ * it already.  Under its lock, what they store is either there to be copied or
+ * is stored to the copy as well.  (Tables above PMDs share the lock that the
+ * caller holds.)  Two page-table locks may be held, as move_normal_pmd() does.
  */
 static void repl_link(struct ptdesc *table, void *entry, pteval_t val,
 		      enum pg_level level)
 {
-	struct ptdesc *child = repl_child(val);
-	struct ptdesc *copy;
+	struct ptdesc *child = repl_child(val), *copy;
+	bool lock = level - 1 <= PG_LEVEL_2M;
 
+	if (lock)
+		spin_lock_nested(ptlock_ptr(child), 2);
 	for_each_copy(copy, table) {
 		unsigned int domain = copy->pt_repl_domain;
 
@@ -80,6 +86,8 @@ static void repl_link(struct ptdesc *table, void *entry, pteval_t val,
 		repl_write(repl_slot(copy, entry),
 			   repl_translate(val, domain), level);
 	}
+	if (lock)
+		spin_unlock(ptlock_ptr(child));
 }
 
 /**

@@ -20,6 +20,29 @@ struct static_key_false_deferred pgtable_repl_key = {
 };
 EXPORT_SYMBOL_GPL(pgtable_repl_key);
 
+/*
+ * "pgtable_repl=hold" opens the gates at boot, before other CPUs come up, and
+ * keeps them open: no text is patched when replication is used.
+ */
+static bool repl_hold __initdata;
+
+static int __init repl_setup(char *arg)
+{
+	if (!arg || strcmp(arg, "hold"))
+		return -EINVAL;
+	repl_hold = true;
+	return 0;
+}
+early_param("pgtable_repl", repl_setup);
+
+static int __init repl_hold_init(void)
+{
+	if (repl_hold)
+		static_branch_inc(&pgtable_repl_key.key);
+	return 0;
+}
+early_initcall(repl_hold_init);
+
 void arch_pgtable_repl_key_get(void)
 {
 	static_branch_inc(&pgtable_repl_key.key);

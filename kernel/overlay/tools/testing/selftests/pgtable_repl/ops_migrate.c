@@ -245,7 +245,7 @@ TEST_F(ops, numa_balancing)
 	madvise(s->mem, s->len / 2, MADV_NOHUGEPAGE);
 	madvise(s->mem + s->len / 2, s->len / 2, MADV_HUGEPAGE);
 	repl_fill_from(0, s->mem, s->len, 1);
-	pid = stop_after(8, s);
+	pid = stop_after(4, s);
 	EXPECT_EQ(0, repl_on_all(work_until_stopped, s));
 	EXPECT_EQ(0, repl_wait(pid));
 	EXPECT_EQ(0, repl_write_long(BALANCING, balancing));

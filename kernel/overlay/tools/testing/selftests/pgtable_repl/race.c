@@ -17,7 +17,7 @@
 
 #define THREADS		8
 #define LEN		(32 * PAGE)
-#define DEFAULT_ROUNDS	60
+#define DEFAULT_ROUNDS	36
 
 static atomic_long failures;
 static int rounds = DEFAULT_ROUNDS;
