@@ -13,6 +13,8 @@ tree=$BUILD/linux-spindle
 checkpatch=(perl "$tree/scripts/checkpatch.pl" --root "$tree" --quiet --no-summary
 	--color=never --no-signoff --ignore FILE_PATH_CHANGES)
 
+# From a directory without .git, or it wants Python modules to parse licences.
+cd "$tree"
 failed=0 checked=0
 check() {
 	checked=$((checked + 1))

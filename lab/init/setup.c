@@ -91,13 +91,9 @@ void setup_early(void)
 	mount("sys", "/sys", "sysfs", MS_NOSUID, NULL);
 }
 
-void setup_root(const struct job *job)
+/* The host's files, writable in memory, become the root. */
+static void change_root(void)
 {
-	static const char *const own[] = { "/tmp", "/var/tmp", "/run" };
-	int tree[MAX_LIST];
-	char path[4096];
-	size_t i;
-
 	make_dir(HOST);
 	make_dir(ROOT);
 	make_dir("/rw");
@@ -108,39 +104,6 @@ void setup_root(const struct job *job)
 	make_dir("/rw/work");
 	must_mount("overlay", ROOT, "overlay", 0,
 		   "lowerdir=" HOST ",upperdir=/rw/upper,workdir=/rw/work");
-
-	/* Taken before a file system of our own hides it. */
-	for (i = 0; i < job->nr_binds; i++) {
-		snprintf(path, sizeof(path), ROOT "%s", job->binds[i].key);
-		tree[i] = syscall(SYS_open_tree, AT_FDCWD, path,
-				  OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-		if (tree[i] < 0)
-			die("the host's %s is not to be had: %s",
-			    job->binds[i].key, strerror(errno));
-	}
-	for (i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
-		snprintf(path, sizeof(path), ROOT "%s", own[i]);
-		make_dirs(path);
-		must_mount("tmpfs", path, "tmpfs", MS_NOSUID,
-			   i == 2 ? "mode=0755" : "mode=1777");
-	}
-	for (i = 0; i < job->nr_binds; i++) {
-		snprintf(path, sizeof(path), ROOT "%s", job->binds[i].value);
-		make_dirs(path);
-		if (syscall(SYS_move_mount, tree[i], "", AT_FDCWD, path,
-			    MOVE_MOUNT_F_EMPTY_PATH) < 0)
-			die("cannot show %s at %s: %s", job->binds[i].key,
-			    job->binds[i].value, strerror(errno));
-		close(tree[i]);
-	}
-	for (i = 0; i < job->nr_shares; i++) {
-		snprintf(path, sizeof(path), ROOT "%s", job->shares[i].value);
-		make_dirs(path);
-		/* Written through, so that the host sees it as it happens. */
-		must_mount(job->shares[i].key, path, "9p", 0,
-			   "trans=virtio,version=9p2000.L,msize=512000,cache=mmap");
-	}
-
 	must_mount("/dev", ROOT "/dev", NULL, MS_MOVE, NULL);
 	must_mount("/proc", ROOT "/proc", NULL, MS_MOVE, NULL);
 	must_mount("/sys", ROOT "/sys", NULL, MS_MOVE, NULL);
@@ -149,6 +112,42 @@ void setup_root(const struct job *job)
 	must_mount(".", "/", NULL, MS_MOVE, NULL);
 	if (chroot(".") < 0 || chdir("/") < 0)
 		die("cannot change root: %s", strerror(errno));
+}
+
+void setup_root(const struct job *job)
+{
+	static const char *const own[] = { "/tmp", "/var/tmp", "/run" };
+	int tree[MAX_LIST];
+	size_t i;
+
+	change_root();
+	/* Taken before a file system of our own hides it. */
+	for (i = 0; i < job->nr_binds; i++) {
+		tree[i] = syscall(SYS_open_tree, AT_FDCWD, job->binds[i].key,
+				  OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+		if (tree[i] < 0)
+			die("the host's %s is not to be had: %s",
+			    job->binds[i].key, strerror(errno));
+	}
+	for (i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
+		make_dirs(own[i]);
+		must_mount("tmpfs", own[i], "tmpfs", MS_NOSUID,
+			   i == 2 ? "mode=0755" : "mode=1777");
+	}
+	for (i = 0; i < job->nr_binds; i++) {
+		make_dirs(job->binds[i].value);
+		if (syscall(SYS_move_mount, tree[i], "", AT_FDCWD, job->binds[i].value,
+			    MOVE_MOUNT_F_EMPTY_PATH) < 0)
+			die("cannot show %s at %s: %s", job->binds[i].key,
+			    job->binds[i].value, strerror(errno));
+		close(tree[i]);
+	}
+	for (i = 0; i < job->nr_shares; i++) {
+		make_dirs(job->shares[i].value);
+		/* Written through, so that the host sees it as it happens. */
+		must_mount(job->shares[i].key, job->shares[i].value, "9p", 0,
+			   "trans=virtio,version=9p2000.L,msize=512000,cache=mmap");
+	}
 }
 
 static void loopback_up(void)

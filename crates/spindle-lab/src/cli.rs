@@ -136,8 +136,9 @@ struct MachineArgs {
     #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..))]
     timeout: Option<u64>,
 
-    /// Count the guest as hung after this many seconds without a sign of life
-    /// [default: 120, 480 for a debug kernel, ten times that with --icount]
+    /// Count the guest as hung after this many seconds without a sign of life;
+    /// seconds in which a busy host does not run it do not count
+    /// [default: 60, 240 for a debug kernel, ten times that with --icount]
     #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..))]
     patience: Option<u64>,
 

@@ -189,7 +189,8 @@ pub struct VmConfig {
     /// Longest run, from start; `None` is no limit.
     pub timeout: Option<Duration>,
     /// Longest silence of the guest's first process before the guest counts as
-    /// hung; `None` chooses by kernel and accelerator.
+    /// hung; `None` chooses by kernel and accelerator. Time in which the host
+    /// does not run the guest's CPUs, though they want to, does not count.
     pub patience: Option<Duration>,
     /// Keep the console log here; `None` keeps it in the build directory, and
     /// only if the run fails.
@@ -296,12 +297,11 @@ impl VmConfig {
         Ok(())
     }
 
-    /// How long the guest may be silent. Emulated CPUs share the host's: eight
-    /// may wait for two, and each instruction of a debug kernel is checked.
+    /// How long the guest may be silent. A debug kernel checks each access.
     pub(crate) fn patience(&self) -> Duration {
         let base = match self.kernel {
-            Kernel::Ours | Kernel::Stock => 120,
-            Kernel::Debug | Kernel::Path(_) => 480,
+            Kernel::Ours | Kernel::Stock => 60,
+            Kernel::Debug | Kernel::Path(_) => 240,
         };
         let factor = if self.icount { 10 } else { 1 };
         self.patience.unwrap_or(Duration::from_secs(base * factor))

@@ -73,10 +73,22 @@ fn records(config: &VmConfig, job: &Job, binds: &Binds) -> Result<Vec<u8>, Error
     Ok(out.0)
 }
 
-/// `dir` must be visible in the guest: does it need a bind to be so?
-pub fn bind_if_hidden(dir: &Path) -> Option<(PathBuf, PathBuf)> {
-    let hidden = HIDDEN.iter().any(|own| dir.starts_with(own)) && !HIDDEN.contains(&dir.to_str()?);
-    hidden.then(|| (dir.to_path_buf(), dir.to_path_buf()))
+/// The binds that make `dir` visible in the guest by its own name and, if links
+/// lead to it, by its real one.
+pub fn binds_if_hidden(dir: &Path) -> Binds {
+    let Ok(real) = dir.canonicalize() else {
+        return Vec::new();
+    };
+    let mut names = vec![dir.to_path_buf(), real.clone()];
+    names.dedup();
+    names.retain(|name| is_hidden(name));
+    names.into_iter().map(|name| (real.clone(), name)).collect()
+}
+
+fn is_hidden(dir: &Path) -> bool {
+    HIDDEN
+        .iter()
+        .any(|own| dir.starts_with(own) && dir != Path::new(own))
 }
 
 #[derive(Default)]
@@ -120,7 +132,7 @@ mod tests {
         let binds = vec![("/tmp/x".into(), "/tmp/y".into())];
         assert_eq!(
             text(&config, &job, &binds),
-            "arg echo\0arg a b\0env A=1=2\0cwd /work dir\0beat 10\0share share0 /out\0\
+            "arg echo\0arg a b\0env A=1=2\0cwd /work dir\0beat 5\0share share0 /out\0\
              bind /tmp/x\n/tmp/y\0sysctl vm.nr_hugepages=8\0"
         );
     }
@@ -134,9 +146,11 @@ mod tests {
 
     #[test]
     fn only_directories_under_the_guests_own_need_a_bind() {
-        assert!(bind_if_hidden(Path::new("/tmp/a/b")).is_some());
-        assert!(bind_if_hidden(Path::new("/tmp")).is_none());
-        assert!(bind_if_hidden(Path::new("/home/a")).is_none());
-        assert!(bind_if_hidden(Path::new("/tmpfoo")).is_none());
+        assert!(is_hidden(Path::new("/tmp/a/b")));
+        assert!(!is_hidden(Path::new("/tmp")));
+        assert!(!is_hidden(Path::new("/home/a")));
+        assert!(!is_hidden(Path::new("/tmpfoo")));
+        assert_eq!(binds_if_hidden(Path::new("/proc")), []);
+        assert_eq!(binds_if_hidden(Path::new("/tmp/no/such/directory")), []);
     }
 }

@@ -27,6 +27,7 @@ mod initramfs;
 mod job;
 mod outcome;
 mod paths;
+mod progress;
 mod qemu;
 mod qmp;
 mod relay;

@@ -26,6 +26,7 @@ use crate::{
     console::Scanner,
     initramfs,
     paths::build_dir,
+    progress::ProgressClock,
     qemu::{self, Endpoints},
     qmp::Monitor,
     relay::{self, Progress},
@@ -33,7 +34,7 @@ use crate::{
 
 /// How often deadlines, and QEMU's own death, are looked at.
 const TICK: Duration = Duration::from_millis(100);
-/// What a dying kernel gets to finish its report.
+/// What a dying kernel gets to finish its report, by the guest's clock.
 const LAST_WORDS: Duration = Duration::from_secs(30);
 
 /// What the threads tell [`Vm::wait`].
@@ -202,16 +203,19 @@ impl Vm {
 
     /// Follows the guest until something ends it.
     fn watch(&mut self, boot: &mut Option<Duration>) -> Result<End, Error> {
-        let mut last_sign = Instant::now();
-        let mut dying: Option<Instant> = None;
+        let mut clock = self.qemu.progress();
+        let mut last_sign = Duration::ZERO;
+        let mut dying: Option<Duration> = None;
         let mut ended = false;
         loop {
-            match self.events.recv_timeout(TICK) {
+            let event = self.events.recv_timeout(TICK);
+            let now = clock.tick();
+            match event {
                 Ok(Event::Ready) => {
                     *boot = Some(self.started.elapsed());
-                    last_sign = Instant::now();
+                    last_sign = now;
                 }
-                Ok(Event::Beat) => last_sign = Instant::now(),
+                Ok(Event::Beat) => last_sign = now,
                 Ok(Event::Exit(status, out, err)) => {
                     self.collect(out, err, ended);
                     return Ok(End::Exited(status));
@@ -221,7 +225,7 @@ impl Vm {
                     return Err(Error::Guest(reason));
                 }
                 Ok(Event::Found(FindingKind::Panic)) => {
-                    dying.get_or_insert_with(Instant::now);
+                    dying.get_or_insert(now);
                 }
                 Ok(Event::Found(_)) => {}
                 Ok(Event::Ended) => ended = true,
@@ -237,11 +241,11 @@ impl Vm {
                 }
                 return Ok(End::Died(String::new()));
             }
-            if dying.is_some_and(|since| since.elapsed() > LAST_WORDS) {
+            if dying.is_some_and(|since| now - since > LAST_WORDS) {
                 return Ok(End::Panicked);
             }
-            if dying.is_none() && last_sign.elapsed() > self.patience {
-                return Ok(End::Hung(last_sign.elapsed()));
+            if dying.is_none() && now - last_sign > self.patience {
+                return Ok(End::Hung(now - last_sign));
             }
             if let Some(limit) = self.timeout.filter(|&limit| self.started.elapsed() > limit) {
                 return Ok(End::TimedOut(limit));
@@ -254,8 +258,8 @@ impl Vm {
         for ((progress, _), bytes) in self.outputs.iter().zip([out, err]) {
             progress.wait_for(bytes, self.patience);
         }
-        let deadline = Instant::now() + LAST_WORDS;
-        while !ended && Instant::now() < deadline {
+        let mut clock = self.qemu.progress();
+        while !ended && clock.tick() < LAST_WORDS {
             match self.events.recv_timeout(TICK) {
                 Ok(Event::Ended) => ended = true,
                 // The port may be slower than the console was.
@@ -286,8 +290,8 @@ impl Vm {
         if !matches!(asked, Some(Ok(()))) {
             return;
         }
-        let deadline = Instant::now() + LAST_WORDS;
-        while Instant::now() < deadline && !self.qemu.has_ended() {
+        let mut clock = self.qemu.progress();
+        while clock.tick() < LAST_WORDS && !self.qemu.has_ended() {
             thread::sleep(TICK);
         }
     }
@@ -305,8 +309,8 @@ fn with_absolute_paths(config: &VmConfig) -> Result<VmConfig, Error> {
 }
 
 /// What lies where the guest has file systems of its own must be bound over
-/// those: the current directory, this program, and what PATH finds by it. The
-/// kernel's modules go where programs look for them.
+/// those: the current directory, the directories of this program and of
+/// kernels. The kernel's modules go where programs look for them.
 fn binds(config: &VmConfig, job: &Job, build: &Path) -> initramfs::Binds {
     let program = std::env::current_exe().ok();
     let program_dir = program.as_deref().and_then(Path::parent);
@@ -314,24 +318,17 @@ fn binds(config: &VmConfig, job: &Job, build: &Path) -> initramfs::Binds {
         .into_iter()
         .flatten()
         .filter(|dir| !config.shares.iter().any(|share| dir.starts_with(share)))
-        .filter(|dir| dir.is_dir())
-        .filter_map(initramfs::bind_if_hidden)
+        .flat_map(initramfs::binds_if_hidden)
         .collect();
-    binds.sort();
-    binds.dedup();
-    let modules = config
-        .kernel
-        .object_dir(build)
-        .map(|dir| dir.join("modules/lib/modules"));
-    for version in modules
-        .iter()
-        .filter_map(|dir| fs::read_dir(dir).ok())
-        .flatten()
-        .flatten()
-    {
+    let objects = config.kernel.object_dir(build);
+    let modules = objects.map(|dir| dir.join("modules/lib/modules"));
+    let versions = modules.iter().filter_map(|dir| fs::read_dir(dir).ok());
+    for version in versions.flatten().flatten() {
         let target = Path::new("/lib/modules").join(version.file_name());
         binds.push((version.path(), target));
     }
+    binds.sort();
+    binds.dedup();
     binds
 }
 
@@ -429,6 +426,10 @@ impl Qemu {
 
     fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    fn progress(&self) -> ProgressClock {
+        ProgressClock::new(self.child.id())
     }
 
     fn kill(&mut self) {

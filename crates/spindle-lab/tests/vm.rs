@@ -7,7 +7,10 @@ use std::{
     env, fs,
     io::{self, Write},
     path::PathBuf,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
@@ -26,7 +29,6 @@ fn machine() -> VmConfig {
         nodes: NodeSpec::even(2, 2, Size::mib(512)).unwrap(),
         kernel: kernel(),
         accel: AccelChoice::Tcg,
-        timeout: Some(Duration::from_secs(300)),
         ..VmConfig::default()
     }
 }
@@ -183,8 +185,23 @@ fn a_directory_under_tmp_is_visible_and_only_shares_are_written() {
     assert!(!PathBuf::from("/etc/here").exists());
 }
 
+#[test]
+fn a_link_under_tmp_to_the_directory_is_followed() {
+    let here = tempdir_in("/tmp");
+    let real = scratch("real");
+    fs::write(real.join("file"), "there").unwrap();
+    std::os::unix::fs::symlink(&real, here.join("link")).unwrap();
+    let job = Job::new(["cat", "file"]).cwd(here.join("link"));
+    let ran = run(&machine(), job);
+    fs::remove_dir_all(&here).unwrap();
+    assert_eq!(ran.stdout, "there");
+}
+
 fn tempdir_in(parent: &str) -> PathBuf {
-    let dir = PathBuf::from(parent).join(format!("spindle-lab-{}", std::process::id()));
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("spindle-lab-{}-{count}", std::process::id());
+    let dir = PathBuf::from(parent).join(name);
     fs::create_dir_all(&dir).unwrap();
     dir
 }
