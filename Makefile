@@ -42,6 +42,10 @@ selftests: ## build the kernel's selftests for the lab VM
 	@scripts/setup.sh kernel
 	@scripts/selftests.sh
 
+.PHONY: module
+module: ## build the page-table dump module; KDIR=... for another kernel than the running one
+	@$(MAKE) -s -C module BUILD=$(abspath $(SPINDLE_BUILD))/module
+
 .PHONY: test
 test: setup ## run every check; ends with "N passed, N failed, N skipped"
 	@scripts/test.sh

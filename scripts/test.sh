@@ -12,7 +12,7 @@ set -euo pipefail
 cd "$ROOT"
 
 stages=(format clippy shellcheck rust library checkpatch kernel kernel-debug
-	selftests-build module lab vm-release vm-isolated vm-debug vm-debug-all kunit)
+	selftests-build module lab vm-release vm-isolated vm-debug kunit)
 logs=$BUILD/test
 spindle=${CARGO_TARGET_DIR:-$ROOT/target}/debug/spindle
 passed=0 failed=0 skipped=0
@@ -125,11 +125,9 @@ stage_vm-isolated() {
 	selftests_in_vm vm-isolated ours 900 --pti on --la57 --append sysctl.vm.pgtable_repl_mode=3
 }
 
-stage_vm-debug() { selftests_in_vm vm-debug debug 1800; }
-
-# Every process replicated, from init on.
-stage_vm-debug-all() {
-	selftests_in_vm vm-debug-all debug 1800 --append sysctl.vm.pgtable_repl_mode=3
+# Every process replicated, from init on, under every check.
+stage_vm-debug() {
+	selftests_in_vm vm-debug debug 2400 --append sysctl.vm.pgtable_repl_mode=3
 }
 
 # The suites ran while the debug kernel booted.
