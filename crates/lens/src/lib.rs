@@ -1,2 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Placeholder until the model lands.
+//! A timing model of NUMA machines: TLBs, page walks, caches, memory.
+//!
+//! The lens answers what placement of page tables costs on hardware that is
+//! not here. It has no I/O of its own: callers hand it machine descriptions
+//! as text and accesses as values.
+//!
+//! Reading order: [`units`], [`machine`] (what a description says), [`parts`]
+//! (the traits), [`layout`] (where pages and tables are), [`system`] (how an
+//! access is walked and fetched), `core` (what overlaps).
+
+pub mod assoc;
+mod core;
+pub mod layout;
+pub mod machine;
+pub mod memory;
+pub mod parts;
+pub mod stats;
+pub mod system;
+pub mod units;
