@@ -50,7 +50,10 @@ impl Key {
     /// Hashes `value`.
     #[inline(always)]
     pub fn new(value: u64) -> Self {
-        Key { value, hash: mix(value) }
+        Key {
+            value,
+            hash: mix(value),
+        }
     }
     #[inline(always)]
     fn tag(self) -> u32 {
@@ -67,9 +70,18 @@ impl TagArray {
     /// If `index` is [`Index::Modulo`] and `sets` is neither 0 nor a power of
     /// two; machine files are checked before they get here.
     pub fn new(sets: usize, ways: usize, index: Index) -> Self {
-        let (sets, ways) = if sets == 0 || ways == 0 { (0, 0) } else { (sets, ways) };
+        let (sets, ways) = if sets == 0 || ways == 0 {
+            (0, 0)
+        } else {
+            (sets, ways)
+        };
         assert!(index == Index::Hashed || sets == 0 || sets.is_power_of_two());
-        TagArray { tags: vec![0; sets * ways], ways, sets: sets as u32, index }
+        TagArray {
+            tags: vec![0; sets * ways],
+            ways,
+            sets: sets as u32,
+            index,
+        }
     }
 
     /// How many keys fit.
@@ -91,7 +103,9 @@ impl TagArray {
     #[inline(always)]
     pub fn access(&mut self, key: Key) -> bool {
         let (base, tag) = (self.base(key), key.tag());
-        let Some(set) = self.tags.get_mut(base..base + self.ways) else { return false };
+        let Some(set) = self.tags.get_mut(base..base + self.ways) else {
+            return false;
+        };
         match self.ways {
             4 => touch::<4>(set, tag),
             8 => touch::<8>(set, tag),

@@ -41,7 +41,10 @@ pub(crate) struct Thread {
 
 impl Thread {
     pub fn new(core: usize, node: usize, pace: Pace, source: Box<dyn Source + Send>) -> Self {
-        let pace = Pace { window: pace.window.clamp(1.0, RING as f64), ..pace };
+        let pace = Pace {
+            window: pace.window.clamp(1.0, RING as f64),
+            ..pace
+        };
         Thread {
             core,
             node,

@@ -158,7 +158,6 @@ pub struct Layout {
     nodes: usize,
     node_bytes: u64,
     policies: Policies,
-    last: usize,
 }
 
 /// Regions start at multiples of this, so none share a table page below
@@ -185,10 +184,20 @@ impl Layout {
                 if spec.init == Init::Single {
                     filled += spec.bytes.0;
                 }
-                Region { start, end, filled_before, spec: spec.clone() }
+                Region {
+                    start,
+                    end,
+                    filled_before,
+                    spec: spec.clone(),
+                }
             })
             .collect();
-        Layout { regions, nodes, node_bytes: node_bytes.0, policies, last: 0 }
+        Layout {
+            regions,
+            nodes,
+            node_bytes: node_bytes.0,
+            policies,
+        }
     }
 
     /// First address of region `i`.
@@ -296,10 +305,18 @@ impl Layout {
     pub fn table_home(&self, dim: Dim, level: u32, addr: u64, from: usize) -> TableHome {
         let policy = match dim {
             Dim::Guest => self.policies.tables,
-            Dim::Nested => self.policies.nested.map_or(TablePolicy::Stock, |n| n.tables),
+            Dim::Nested => self
+                .policies
+                .nested
+                .map_or(TablePolicy::Stock, |n| n.tables),
         };
         let node = match policy {
-            TablePolicy::Replicated => return TableHome { node: from, copy: from as u32 + 1 },
+            TablePolicy::Replicated => {
+                return TableHome {
+                    node: from,
+                    copy: from as u32 + 1,
+                };
+            }
             TablePolicy::Fixed(n) => n,
             TablePolicy::Random => scatter(addr >> (12 + 9 * level), 0x726e, self.nodes),
             TablePolicy::Stock | TablePolicy::Migrated => self.stock_table(policy, level, addr),
@@ -375,11 +392,21 @@ mod tests {
     use super::*;
 
     fn spec(init: Init, gib: u64) -> RegionSpec {
-        RegionSpec { name: "r", bytes: Bytes::gib(gib), init, backing: Backing::Mapped }
+        RegionSpec {
+            name: "r",
+            bytes: Bytes::gib(gib),
+            init,
+            backing: Backing::Mapped,
+        }
     }
 
     fn native(data: DataPolicy, tables: TablePolicy) -> Policies {
-        Policies { data, tables, huge: HugePolicy::Never, nested: None }
+        Policies {
+            data,
+            tables,
+            huge: HugePolicy::Never,
+            nested: None,
+        }
     }
 
     const FIRST_TOUCH: DataPolicy = DataPolicy::FirstTouch { moved: 0.0 };
@@ -396,12 +423,20 @@ mod tests {
     #[test]
     fn one_thread_fills_a_node_and_then_the_next_with_tables_beside_data() {
         let specs = [spec(Init::Single, 300)];
-        let l = Layout::new(&specs, 4, Bytes::gib(128), native(FIRST_TOUCH, TablePolicy::Stock));
+        let l = Layout::new(
+            &specs,
+            4,
+            Bytes::gib(128),
+            native(FIRST_TOUCH, TablePolicy::Stock),
+        );
         let n = shares(&l, |va| l.data_node(va));
         assert!((n[0] - 128.0 / 300.0).abs() < 0.01 && (n[2] - 44.0 / 300.0).abs() < 0.01);
         assert_eq!(n[3], 0.0);
         let t = shares(&l, |va| l.table_home(Dim::Guest, 1, va, 0).node);
-        assert!(n.iter().zip(&t).all(|(a, b)| (a - b).abs() < 0.01), "{n:?} {t:?}");
+        assert!(
+            n.iter().zip(&t).all(|(a, b)| (a - b).abs() < 0.01),
+            "{n:?} {t:?}"
+        );
     }
 
     #[test]
@@ -445,7 +480,10 @@ mod tests {
         assert!((huge(&l) - 0.5).abs() < 0.01);
         p.data = DataPolicy::Interleave;
         let l = Layout::new(&specs, 4, Bytes::gib(128), p);
-        assert!((huge(&l) - 1.0).abs() < 0.01, "interleaving has no such limit");
+        assert!(
+            (huge(&l) - 1.0).abs() < 0.01,
+            "interleaving has no such limit"
+        );
         p.huge = HugePolicy::Transparent { available: 0.2 };
         let l = Layout::new(&specs, 4, Bytes::gib(128), p);
         assert!((huge(&l) - 0.2).abs() < 0.02, "fragmented");
@@ -455,7 +493,11 @@ mod tests {
     fn eight_terabytes_cost_no_more_than_eight_megabytes() {
         let p = native(FIRST_TOUCH, TablePolicy::Stock);
         let l = Layout::new(&[spec(Init::Parallel, 8192)], 8, Bytes::gib(1024), p);
-        assert!(shares(&l, |va| l.data_node(va)).iter().all(|s| (s - 0.125).abs() < 0.01));
+        assert!(
+            shares(&l, |va| l.data_node(va))
+                .iter()
+                .all(|s| (s - 0.125).abs() < 0.01)
+        );
         assert!(l.regions.capacity() < 4);
     }
 }

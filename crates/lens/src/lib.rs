@@ -10,11 +10,16 @@
 //! access is walked and fetched), `core` (what overlaps).
 
 pub mod assoc;
+pub mod config;
 mod core;
+pub mod experiment;
 pub mod layout;
 pub mod machine;
 pub mod memory;
 pub mod parts;
+pub mod reference;
 pub mod stats;
 pub mod system;
 pub mod units;
+pub mod validate;
+pub mod workload;

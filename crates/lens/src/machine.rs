@@ -263,14 +263,34 @@ impl Machine {
         };
         range("clock (Hz)", self.clock.0, 1e8, 1e11)?;
         range("sockets", self.sockets as f64, 1.0, 64.0)?;
-        range("cores_per_socket", self.cores_per_socket as f64, 1.0, 1024.0)?;
+        range(
+            "cores_per_socket",
+            self.cores_per_socket as f64,
+            1.0,
+            1024.0,
+        )?;
         range("threads_per_core", self.threads_per_core as f64, 1.0, 2.0)?;
-        range("page_table_levels", f64::from(self.page_table_levels), 4.0, 5.0)?;
+        range(
+            "page_table_levels",
+            f64::from(self.page_table_levels),
+            4.0,
+            5.0,
+        )?;
         range("walker.walkers", self.walker.walkers as f64, 1.0, 4.0)?;
         range("core.window", self.core.window, 1.0, 32.0)?;
-        range("interferer.outstanding", self.interferer.outstanding, 0.0, 1e5)?;
+        range(
+            "interferer.outstanding",
+            self.interferer.outstanding,
+            0.0,
+            1e5,
+        )?;
         range("memory.bandwidth (B/s)", self.memory.bandwidth.0, 1e8, 1e13)?;
-        range("memory.link_bandwidth (B/s)", self.memory.link_bandwidth.0, 1e8, 1e13)?;
+        range(
+            "memory.link_bandwidth (B/s)",
+            self.memory.link_bandwidth.0,
+            1e8,
+            1e13,
+        )?;
         let w = &self.walker;
         for (key, e) in [
             ("tlb.l1_4k", Some(self.tlb.l1_4k)),
@@ -346,10 +366,15 @@ mod tests {
         let text = BUILTIN[0].1;
         let why = |from: &str, to: &str| {
             assert!(text.contains(from), "{from}");
-            Machine::from_toml(&text.replacen(from, to, 1)).unwrap_err().to_string()
+            Machine::from_toml(&text.replacen(from, to, 1))
+                .unwrap_err()
+                .to_string()
         };
         let e = why("page_table_levels = 4", "page_table_levels = 3");
-        assert!(e.contains("page_table_levels is 3") && e.contains("4 to 5"), "{e}");
+        assert!(
+            e.contains("page_table_levels is 3") && e.contains("4 to 5"),
+            "{e}"
+        );
         let e = why("clock = \"2.2 GHz\"", "clock = \"2.2\"");
         assert!(e.contains("`2.2`") && e.contains("GHz"), "{e}");
         let e = why("sockets = 4", "sokets = 4");

@@ -32,7 +32,11 @@ struct Server {
 
 impl Server {
     fn new(service: f64, nominal: f64) -> Self {
-        Server { service, nominal, ..Default::default() }
+        Server {
+            service,
+            nominal,
+            ..Default::default()
+        }
     }
 
     #[inline(always)]

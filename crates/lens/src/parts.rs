@@ -155,9 +155,16 @@ impl TwoLevelTlb {
     /// The TLBs that `m` describes.
     pub fn new(m: &Machine) -> Self {
         TwoLevelTlb {
-            l1: [entries(m.tlb.l1_4k), entries(m.tlb.l1_2m), entries(m.tlb.l1_1g)],
+            l1: [
+                entries(m.tlb.l1_4k),
+                entries(m.tlb.l1_2m),
+                entries(m.tlb.l1_1g),
+            ],
             l2: entries(m.tlb.l2),
-            l2_1g: entries(m.tlb.l2_1g.unwrap_or(Entries { entries: 0, ways: 0 })),
+            l2_1g: entries(m.tlb.l2_1g.unwrap_or(Entries {
+                entries: 0,
+                ways: 0,
+            })),
             l2_holds_2m: m.tlb.l2_holds_2m,
         }
     }
@@ -309,18 +316,25 @@ impl Parts for Standard {
     }
     fn walk_cache(m: &Machine) -> SplitWalkCache {
         let w = &m.walker;
-        SplitWalkCache { levels: [w.level2, w.level3, w.level4, w.level5].map(entries) }
+        SplitWalkCache {
+            levels: [w.level2, w.level3, w.level4, w.level5].map(entries),
+        }
     }
     fn nested_walk_cache(m: &Machine) -> SplitWalkCache {
         let w = &m.walker;
         let top = w.nested_level4;
-        SplitWalkCache { levels: [w.nested_level2, w.nested_level3, top, top].map(entries) }
+        SplitWalkCache {
+            levels: [w.nested_level2, w.nested_level3, top, top].map(entries),
+        }
     }
     fn nested_tlb(m: &Machine) -> PlainNestedTlb {
         PlainNestedTlb(entries(m.walker.nested_tlb))
     }
     fn private(m: &Machine) -> L1L2 {
-        L1L2 { l1: lines(m.cache.l1, Index::Modulo), l2: lines(m.cache.l2, Index::Modulo) }
+        L1L2 {
+            l1: lines(m.cache.l1, Index::Modulo),
+            l2: lines(m.cache.l2, Index::Modulo),
+        }
     }
     fn shared(m: &Machine) -> Sliced {
         Sliced(lines(m.cache.l3, Index::Hashed))
@@ -352,11 +366,19 @@ mod tests {
                 r
             };
             assert_eq!(pass(first), [0, 0, first as usize]);
-            assert_eq!(pass(first), [first as usize, 0, 0], "reach of the first level");
+            assert_eq!(
+                pass(first),
+                [first as usize, 0, 0],
+                "reach of the first level"
+            );
             pass(second);
             assert_eq!(pass(second)[2], 0, "reach of the second level");
             pass(second + 128);
-            assert_eq!(pass(second + 128)[2], second as usize + 128, "just beyond it");
+            assert_eq!(
+                pass(second + 128)[2],
+                second as usize + 128,
+                "just beyond it"
+            );
         }
     }
 
@@ -378,7 +400,11 @@ mod tests {
             w.fill(0x1234_5678, l);
         }
         assert_eq!(w.lowest(0x1234_5678, 1, 4), Some(2));
-        assert_eq!(w.lowest(0x1234_5678, 2, 4), Some(3), "a 2 MiB leaf is not in a walk cache");
+        assert_eq!(
+            w.lowest(0x1234_5678, 2, 4),
+            Some(3),
+            "a 2 MiB leaf is not in a walk cache"
+        );
         assert_eq!(w.lowest(0x1234_5678 ^ (1 << 21), 1, 4), Some(3));
         assert_eq!(w.lowest(0x1234_5678 ^ (1 << 30), 1, 4), Some(4));
     }

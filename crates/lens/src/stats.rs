@@ -45,7 +45,11 @@ impl Stats {
     }
     /// Walker-active cycles over all cycles; above 1 with several walkers.
     pub fn walk_share(&self) -> f64 {
-        if self.cycles > 0.0 { self.walk_cycles / self.cycles } else { 0.0 }
+        if self.cycles > 0.0 {
+            self.walk_cycles / self.cycles
+        } else {
+            0.0
+        }
     }
     /// Mean cycles of a walk.
     pub fn cycles_per_walk(&self) -> f64 {

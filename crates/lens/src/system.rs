@@ -34,15 +34,30 @@ pub struct Access {
 impl Access {
     /// A load that depends on the previous access.
     pub const fn chase(va: u64) -> Self {
-        Access { va, write: false, dependent: true, work: 1 }
+        Access {
+            va,
+            write: false,
+            dependent: true,
+            work: 1,
+        }
     }
     /// A load whose address is known in advance.
     pub const fn load(va: u64) -> Self {
-        Access { va, write: false, dependent: false, work: 1 }
+        Access {
+            va,
+            write: false,
+            dependent: false,
+            work: 1,
+        }
     }
     /// A store whose address is known in advance.
     pub const fn store(va: u64) -> Self {
-        Access { va, write: true, dependent: false, work: 1 }
+        Access {
+            va,
+            write: true,
+            dependent: false,
+            work: 1,
+        }
     }
     /// The same with `work` units of work before it.
     pub const fn with_work(mut self, work: u8) -> Self {
@@ -218,7 +233,11 @@ impl<P: Parts> System<P> {
 
     fn run_pair(&mut self, a: usize, b: usize, end: f64) {
         loop {
-            let t = if self.threads[a].done <= self.threads[b].done { a } else { b };
+            let t = if self.threads[a].done <= self.threads[b].done {
+                a
+            } else {
+                b
+            };
             if self.threads[t].done >= end {
                 return;
             }
@@ -268,7 +287,11 @@ impl<P: Parts> System<P> {
     /// two dimensions'.
     #[inline(always)]
     fn tlb_size(&self, guest: PageSize) -> PageSize {
-        if self.layout.is_nested() { guest.min(self.layout.nested_size(0)) } else { guest }
+        if self.layout.is_nested() {
+            guest.min(self.layout.nested_size(0))
+        } else {
+            guest
+        }
     }
 
     #[inline(always)]
@@ -396,7 +419,10 @@ impl<P: Parts> System<P> {
             return 0.0;
         }
         let (leaf, root) = (size.level(), self.costs.root);
-        let top = self.cores[core].nested_cache.lowest(gpa, leaf, root).map_or(root, |l| l - 1);
+        let top = self.cores[core]
+            .nested_cache
+            .lowest(gpa, leaf, root)
+            .map_or(root, |l| l - 1);
         let mut cycles = 0.0;
         for level in (leaf..=top).rev() {
             cycles += self.table(core, node, Dim::Nested, level, gpa);

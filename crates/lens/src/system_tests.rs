@@ -26,7 +26,12 @@ impl Source for Uniform {
     fn fill(&mut self, out: &mut Vec<Access>) {
         self.x = mix(self.x + 1);
         let va = self.start + self.x % self.bytes / 64 * 64;
-        out.push(Access { va, write: false, dependent: self.dependent, work: 1 });
+        out.push(Access {
+            va,
+            write: false,
+            dependent: self.dependent,
+            work: 1,
+        });
     }
 }
 
@@ -55,10 +60,19 @@ fn layout(p: Policies) -> Layout {
     Layout::new(&[spec], 4, Bytes::gib(128), p)
 }
 
-const PACE: Pace = Pace { base: 10.0, window: 2.0 };
+const PACE: Pace = Pace {
+    base: 10.0,
+    window: 2.0,
+};
 
 fn system(m: &Machine, p: Policies) -> System<Standard> {
-    System::new(m, layout(p), PACE, &[0], vec![Box::new(Fixed(vec![Access::load(1 << 36)]))])
+    System::new(
+        m,
+        layout(p),
+        PACE,
+        &[0],
+        vec![Box::new(Fixed(vec![Access::load(1 << 36)]))],
+    )
 }
 
 fn cold_walk(levels: u32, p: Policies, size: PageSize) -> (f64, u64) {
@@ -78,8 +92,14 @@ fn a_cold_native_walk_is_one_memory_latency_per_level() {
         (5, PageSize::Size4K, 5),
         (5, PageSize::Size2M, 4),
     ] {
-        assert_eq!(cold_walk(levels, policies(0, 0), size), (280.0 * refs as f64, refs));
-        assert_eq!(cold_walk(levels, policies(0, 1), size), (580.0 * refs as f64, refs));
+        assert_eq!(
+            cold_walk(levels, policies(0, 0), size),
+            (280.0 * refs as f64, refs)
+        );
+        assert_eq!(
+            cold_walk(levels, policies(0, 1), size),
+            (580.0 * refs as f64, refs)
+        );
     }
 }
 
@@ -87,11 +107,17 @@ fn a_cold_native_walk_is_one_memory_latency_per_level() {
 fn a_cold_nested_walk_makes_24_references_or_35_with_five_levels() {
     for (levels, refs) in [(4, 24), (5, 35)] {
         let mut p = policies(0, 0);
-        p.nested = Some(Nested { tables: TablePolicy::Fixed(0), huge: false });
+        p.nested = Some(Nested {
+            tables: TablePolicy::Fixed(0),
+            huge: false,
+        });
         let (_, seen) = {
             // Without walk caches or a nested TLB every reference shows.
             let mut m = machine(levels);
-            let none = crate::machine::Entries { entries: 0, ways: 0 };
+            let none = crate::machine::Entries {
+                entries: 0,
+                ways: 0,
+            };
             for e in [
                 &mut m.walker.nested_tlb,
                 &mut m.walker.nested_level2,
@@ -111,13 +137,19 @@ fn a_cold_nested_walk_makes_24_references_or_35_with_five_levels() {
 #[test]
 fn nested_2_mib_pages_shorten_every_nested_translation_by_one() {
     let mut m = machine(4);
-    let none = crate::machine::Entries { entries: 0, ways: 0 };
+    let none = crate::machine::Entries {
+        entries: 0,
+        ways: 0,
+    };
     m.walker.nested_tlb = none;
     m.walker.nested_level2 = none;
     m.walker.nested_level3 = none;
     m.walker.nested_level4 = none;
     let mut p = policies(0, 0);
-    p.nested = Some(Nested { tables: TablePolicy::Fixed(0), huge: true });
+    p.nested = Some(Nested {
+        tables: TablePolicy::Fixed(0),
+        huge: true,
+    });
     let mut s = system(&m, p);
     let va = s.layout.start(0) + 0x1234_5678;
     s.walk(0, 0, va, PageSize::Size4K);
@@ -134,16 +166,27 @@ fn a_warm_walk_is_the_leaf_alone_where_the_caches_hold_it() {
     // The neighbouring page: walk cache for levels 2 to 4, same line in L1.
     assert_eq!(s.walk(0, 0, va + 0x1000, PageSize::Size4K), overhead + 4.0);
     // Eight entries to a line: the ninth page needs the next line.
-    assert_eq!(s.walk(0, 0, va + 0x8000, PageSize::Size4K), overhead + 580.0);
+    assert_eq!(
+        s.walk(0, 0, va + 0x8000, PageSize::Size4K),
+        overhead + 580.0
+    );
     // Another 2 MiB: its level-2 entry is in L1 (same line), its leaf is not.
-    assert_eq!(s.walk(0, 0, va + (1 << 21), PageSize::Size4K), overhead + 4.0 + 580.0);
+    assert_eq!(
+        s.walk(0, 0, va + (1 << 21), PageSize::Size4K),
+        overhead + 4.0 + 580.0
+    );
 }
 
 fn uniform(dependent: bool, pace: Pace, p: Policies) -> Stats {
     let m = machine(4);
     let l = layout(p);
     let start = l.start(0);
-    let source = Uniform { x: 1, start, bytes: 64 << 30, dependent };
+    let source = Uniform {
+        x: 1,
+        start,
+        bytes: 64 << 30,
+        dependent,
+    };
     let mut s = System::<Standard>::new(&m, l, pace, &[0], vec![Box::new(source)]);
     s.run(300_000);
     s.run(100_000)
@@ -154,7 +197,11 @@ fn cycles_are_conserved() {
     for dependent in [false, true] {
         let s = uniform(dependent, PACE, policies(1, 2));
         let parts = s.data_stall + s.walk_stall + s.base;
-        assert!((parts / s.cycles - 1.0).abs() < 1e-9, "{parts} of {}", s.cycles);
+        assert!(
+            (parts / s.cycles - 1.0).abs() < 1e-9,
+            "{parts} of {}",
+            s.cycles
+        );
         assert_eq!(s.tlb_l1 + s.tlb_l2 + s.walks, s.accesses);
     }
 }
@@ -168,17 +215,48 @@ fn a_chain_pays_walk_data_and_base_in_full() {
     let tlb2 = s.tlb_l2 as f64 * 7.0;
     let want = s.walk_cycles + mem * 280.0 + l3 * 60.0 + 10.0 * n + tlb2;
     // Loaded latency adds a little over the nominal 280.
-    assert!(s.cycles >= want * 0.999 && s.cycles < want * 1.02, "{} of {want}", s.cycles);
+    assert!(
+        s.cycles >= want * 0.999 && s.cycles < want * 1.02,
+        "{} of {want}",
+        s.cycles
+    );
 }
 
 #[test]
 fn independent_accesses_hide_data_behind_walks_up_to_the_window() {
-    let wide = uniform(false, Pace { base: 10.0, window: 16.0 }, policies(0, 0));
+    let wide = uniform(
+        false,
+        Pace {
+            base: 10.0,
+            window: 16.0,
+        },
+        policies(0, 0),
+    );
     let bound = wide.walk_cycles;
-    assert!(wide.cycles > bound * 0.999 && wide.cycles < bound * 1.05, "walks are serial: {wide:?}");
-    let narrow = uniform(false, Pace { base: 10.0, window: 1.0 }, policies(0, 0));
-    let chain = uniform(true, Pace { base: 10.0, window: 1.0 }, policies(0, 0));
-    assert!(narrow.cycles / chain.cycles > 0.95, "a window of one hides nothing");
+    assert!(
+        wide.cycles > bound * 0.999 && wide.cycles < bound * 1.05,
+        "walks are serial: {wide:?}"
+    );
+    let narrow = uniform(
+        false,
+        Pace {
+            base: 10.0,
+            window: 1.0,
+        },
+        policies(0, 0),
+    );
+    let chain = uniform(
+        true,
+        Pace {
+            base: 10.0,
+            window: 1.0,
+        },
+        policies(0, 0),
+    );
+    assert!(
+        narrow.cycles / chain.cycles > 0.95,
+        "a window of one hides nothing"
+    );
 }
 
 #[test]

@@ -21,7 +21,9 @@ pub struct UnitError {
 
 fn split(text: &str) -> Option<(f64, &str)> {
     let t = text.trim();
-    let end = t.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(t.len());
+    let end = t
+        .find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_'))
+        .unwrap_or(t.len());
     let number: f64 = t[..end].replace('_', "").parse().ok()?;
     (number.is_finite() && number >= 0.0).then_some((number, t[end..].trim()))
 }
@@ -34,7 +36,11 @@ fn scaled(
 ) -> Result<f64, UnitError> {
     split(text)
         .and_then(|(n, unit)| units.iter().find(|(u, _)| *u == unit).map(|(_, f)| n * f))
-        .ok_or_else(|| UnitError { text: text.to_owned(), what, expected })
+        .ok_or_else(|| UnitError {
+            text: text.to_owned(),
+            what,
+            expected,
+        })
 }
 
 /// A size in bytes, 0 to 2^63. Written `64 B`, `256 KiB`, `35 MiB`, `8 TiB`.
@@ -87,7 +93,11 @@ impl fmt::Display for Bytes {
             unit = next;
         }
         let text = format!("{v:.2}");
-        write!(f, "{} {unit}", text.trim_end_matches('0').trim_end_matches('.'))
+        write!(
+            f,
+            "{} {unit}",
+            text.trim_end_matches('0').trim_end_matches('.')
+        )
     }
 }
 
@@ -222,7 +232,10 @@ mod tests {
         assert_eq!(Bytes::try_from("256 KiB".to_owned()), Ok(Bytes::kib(256)));
         assert_eq!(Bytes::try_from("35.75 MiB".to_owned()), Ok(Bytes(37486592)));
         let e = Bytes::try_from("256".to_owned()).unwrap_err();
-        assert!(e.to_string().contains("`256`") && e.to_string().contains("KiB"), "{e}");
+        assert!(
+            e.to_string().contains("`256`") && e.to_string().contains("KiB"),
+            "{e}"
+        );
         assert!(Bytes::try_from("-1 KiB".to_owned()).is_err());
         assert!(Hertz::try_from("2.2".to_owned()).is_err());
         assert!(Latency::try_from("5 s".to_owned()).is_err());
@@ -231,8 +244,14 @@ mod tests {
     #[test]
     fn nanoseconds_become_cycles_of_the_clock() {
         let ghz = Hertz::try_from("2.5 GHz".to_owned()).unwrap();
-        assert_eq!(Latency::try_from("100 ns".to_owned()).unwrap().at(ghz), Cycles(250.0));
-        assert_eq!(Latency::try_from("280 cycles".to_owned()).unwrap().at(ghz), Cycles(280.0));
+        assert_eq!(
+            Latency::try_from("100 ns".to_owned()).unwrap().at(ghz),
+            Cycles(250.0)
+        );
+        assert_eq!(
+            Latency::try_from("280 cycles".to_owned()).unwrap().at(ghz),
+            Cycles(280.0)
+        );
     }
 
     #[test]
