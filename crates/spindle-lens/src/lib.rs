@@ -1,2 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Placeholder until the commands land.
+//! `spindle lens`: ask the timing model.
+
+mod run;
+mod util;
+mod validate;
+
+use clap::Subcommand;
+use std::process::ExitCode;
+
+/// Ask the timing model what placement of page tables costs.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Predict one workload in one or more configurations
+    Run(run::RunArgs),
+    /// Predict published measurements and print both
+    Validate(validate::ValidateArgs),
+}
+
+/// Runs the command. Results go to standard output, progress to standard
+/// error.
+///
+/// # Errors
+/// Bad arguments or unreadable files, with the value and what is allowed.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    match args.command {
+        Command::Run(a) => run::run(&a),
+        Command::Validate(a) => validate::run(&a),
+    }
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! `spindle lens validate`.
+
+use crate::util;
+use anyhow::Context;
+use clap::Args;
+use lens::experiment::Budget;
+use lens::reference::{Content, Dataset, parse};
+use lens::validate::{Fitted, Row, fit_all, machine_for, predict, rows, summarise};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Exit status: 0 when every target is met, 1 when one is missed.")]
+pub struct ValidateArgs {
+    /// Directory of CSV files in the format of the papers' artifacts
+    #[arg(long)]
+    reference: PathBuf,
+    /// Only workloads whose name contains this (case is ignored)
+    #[arg(long)]
+    only: Option<String>,
+    /// Threads [default: all CPUs]
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// A quick look instead of settled results
+    #[arg(long)]
+    quick: bool,
+}
+
+pub fn run(a: &ValidateArgs) -> anyhow::Result<ExitCode> {
+    let budget = if a.quick { Budget::QUICK } else { Budget::FULL };
+    let jobs = util::jobs(a.jobs);
+    let mut names: Vec<_> = std::fs::read_dir(&a.reference)
+        .with_context(|| format!("reading {}", a.reference.display()))?
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .map(|e| e.path())
+        .filter(|p| p.extension().is_some_and(|x| x == "csv"))
+        .collect();
+    names.sort();
+    let mut all: Vec<Row> = Vec::new();
+    for path in &names {
+        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let Content::Runs(mut data) = parse(&name, &text)? else {
+            continue;
+        };
+        if let Some(only) = &a.only {
+            let only = only.to_lowercase();
+            data.runs
+                .retain(|r| r.workload.to_lowercase().contains(&only));
+        }
+        let (fitted, got) = predict_dataset(&data, jobs, budget)?;
+        print_dataset(&data, &fitted, &got);
+        all.extend(got);
+    }
+    if all.is_empty() {
+        anyhow::bail!("no runs to predict in {}", a.reference.display());
+    }
+    Ok(if summary(&all) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn predict_dataset(
+    data: &Dataset,
+    jobs: usize,
+    budget: Budget,
+) -> anyhow::Result<(Vec<Fitted>, Vec<Row>)> {
+    let m = machine_for(data.virtualised)?;
+    let mut names: Vec<&str> = data.runs.iter().map(|r| r.workload.as_str()).collect();
+    names.dedup();
+    names.sort_unstable();
+    names.dedup();
+    let parts: Vec<Dataset> = names
+        .iter()
+        .map(|n| Dataset {
+            runs: data
+                .runs
+                .iter()
+                .filter(|r| r.workload == *n)
+                .cloned()
+                .collect(),
+            skipped: Vec::new(),
+            ..data.clone()
+        })
+        .collect();
+    let fitted: Vec<Fitted> =
+        util::parallel(&parts, jobs, |d| fit_all(&m, d, budget), |_, _| {}).concat();
+    let total = data.runs.len();
+    let mut count = 0;
+    let predicted = util::parallel(
+        &data.runs,
+        jobs,
+        |r| predict(&m, r, &fitted, budget),
+        |_, _| {
+            count += 1;
+            eprint!("\r{}: {count} of {total} ", data.name);
+        },
+    );
+    eprint!("\r{:60}\r", "");
+    Ok((fitted, rows(data, &predicted)))
+}
+
+fn print_dataset(data: &Dataset, fitted: &[Fitted], rows: &[Row]) {
+    println!(
+        "\n{} (published: the papers' artifacts; predicted: modelled)",
+        data.name
+    );
+    for f in fitted {
+        println!(
+            "  {} {:?}: base {:.1} cycles, window {:.1}, fitted to {}",
+            f.workload, f.scenario, f.pace.base, f.pace.window, f.from
+        );
+    }
+    println!(
+        "  {:<10} {:<12} {:>9} {:>9} {:>7}   {:>9} {:>9}",
+        "workload", "config", "published", "predicted", "error", "walk pub", "walk pred"
+    );
+    for r in rows {
+        let walk = r
+            .published_walk
+            .map_or("-".into(), |w| format!("{:.1}%", 100.0 * w));
+        let error = if r.is_baseline {
+            "base".into()
+        } else {
+            format!("{:+.1}%", 100.0 * r.error())
+        };
+        println!(
+            "  {:<10} {:<12} {:>9.3} {:>9.3} {:>7}   {:>9} {:>8.1}%",
+            r.workload,
+            r.config,
+            r.published,
+            r.predicted,
+            error,
+            walk,
+            100.0 * r.predicted_walk
+        );
+    }
+    for s in &data.skipped {
+        println!("  not predicted: {s}");
+    }
+}
+
+/// Prints the summary; true if every target is met.
+fn summary(all: &[Row]) -> bool {
+    let mut met = true;
+    println!("\nSummary of predictions (all-local runs that others are divided by do not count)");
+    for (title, virtualised, median, p90) in
+        [("native", false, 0.07, 0.20), ("virtual", true, 0.10, 0.25)]
+    {
+        let s = summarise(all.iter().filter(|r| r.virtualised == virtualised));
+        if s.rows == 0 {
+            continue;
+        }
+        let ok = s.median <= median && s.p90 <= p90 && (virtualised || s.misordered == 0);
+        met &= ok;
+        println!(
+            "  {title}: {} configurations, median |error| {:.1}% (target {:.0}%), 90th percentile \
+             {:.1}% (target {:.0}%), {} of {} ordered pairs wrong: {}",
+            s.rows,
+            100.0 * s.median,
+            100.0 * median,
+            100.0 * s.p90,
+            100.0 * p90,
+            s.misordered,
+            s.pairs,
+            if ok { "met" } else { "missed" }
+        );
+    }
+    let mut names: Vec<(&str, &str)> = all
+        .iter()
+        .map(|r| (r.dataset.as_str(), r.workload.as_str()))
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    for (d, w) in names {
+        let s = summarise(all.iter().filter(|r| r.dataset == d && r.workload == w));
+        if s.rows > 0 {
+            println!(
+                "    {d:<24} {w:<10} {:>3} rows, median {:>5.1}%, 90th {:>5.1}%, {} of {} pairs wrong",
+                s.rows,
+                100.0 * s.median,
+                100.0 * s.p90,
+                s.misordered,
+                s.pairs
+            );
+        }
+    }
+    met
+}
