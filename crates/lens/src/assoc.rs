@@ -184,21 +184,44 @@ fn touch<const W: usize>(set: &mut [u32], tag: u32) -> bool {
     if set[0] == tag {
         return true;
     }
-    // Branch-free search the compiler turns into vector compares.
-    let mut at = W;
-    for (i, &t) in set.iter().enumerate().rev() {
-        at = if t == tag { i } else { at };
-    }
-    let old = *set;
-    if at == W {
-        set[1..].copy_from_slice(&old[..W - 1]);
-        set[0] = tag;
-        false
+    let found = matches(set, tag);
+    if found == 0 {
+        set.copy_within(0..W - 1, 1);
     } else {
-        set.copy_within(0..at, 1);
-        set[0] = tag;
-        true
+        set.copy_within(0..found.trailing_zeros() as usize, 1);
     }
+    set[0] = tag;
+    found != 0
+}
+
+/// One bit for every way that holds `tag`. `W` is a multiple of 4.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn matches<const W: usize>(set: &[u32; W], tag: u32) -> u32 {
+    use std::arch::x86_64::{
+        __m128i, _mm_castsi128_ps, _mm_cmpeq_epi32, _mm_loadu_si128, _mm_movemask_ps,
+        _mm_set1_epi32,
+    };
+    const { assert!(W % 4 == 0) };
+    let mut found = 0;
+    // SAFETY: SSE2 is part of x86-64, and each of the W / 4 unaligned loads
+    // reads four tags inside the array.
+    unsafe {
+        let wanted = _mm_set1_epi32(tag as i32);
+        for i in 0..W / 4 {
+            let four = _mm_loadu_si128(set.as_ptr().add(4 * i).cast::<__m128i>());
+            let equal = _mm_movemask_ps(_mm_castsi128_ps(_mm_cmpeq_epi32(four, wanted)));
+            found |= (equal as u32) << (4 * i);
+        }
+    }
+    found
+}
+
+/// One bit for every way that holds `tag`.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+fn matches<const W: usize>(set: &[u32; W], tag: u32) -> u32 {
+    set.iter().rev().fold(0, |found, &t| found << 1 | u32::from(t == tag))
 }
 
 fn touch_any(set: &mut [u32], tag: u32) -> bool {
