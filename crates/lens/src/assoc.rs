@@ -221,7 +221,9 @@ fn matches<const W: usize>(set: &[u32; W], tag: u32) -> u32 {
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
 fn matches<const W: usize>(set: &[u32; W], tag: u32) -> u32 {
-    set.iter().rev().fold(0, |found, &t| found << 1 | u32::from(t == tag))
+    set.iter()
+        .rev()
+        .fold(0, |found, &t| found << 1 | u32::from(t == tag))
 }
 
 fn touch_any(set: &mut [u32], tag: u32) -> bool {

@@ -61,6 +61,11 @@ impl Thread {
         }
     }
 
+    /// Another thread shares the core.
+    pub fn halve_window(&mut self) {
+        self.pace.window = (self.pace.window / 2.0).max(1.0);
+    }
+
     /// Drops what was used and appends more. The buffer then holds at least
     /// as much as a caller looks ahead.
     #[cold]

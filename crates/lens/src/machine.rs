@@ -90,6 +90,8 @@ pub struct WalkerConfig {
     pub walkers: usize,
     /// Cycles of a walk besides its references.
     pub overhead: Latency,
+    /// Idle cycles of a walker between two walks.
+    pub turnaround: Latency,
     /// Cache of level-2 entries (those that point to tables of 4 KiB leaves).
     pub level2: Entries,
     /// Cache of level-3 entries.

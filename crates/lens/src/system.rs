@@ -98,6 +98,7 @@ struct Costs {
     l3: f64,
     stlb: f64,
     walk_overhead: f64,
+    turnaround: f64,
     root: u32,
 }
 
@@ -161,6 +162,11 @@ impl<P: Parts> System<P> {
             };
             threads.push(Thread::new(slot, core / m.cores_per_socket, pace, source));
         }
+        // Two threads of a core halve its reorder buffer between them.
+        for (a, b) in by_core.iter().filter_map(|&(a, b)| Some((a, b?))) {
+            threads[a].halve_window();
+            threads[b].halve_window();
+        }
         let nodes: std::collections::BTreeSet<_> = threads.iter().map(|t| t.node).collect();
         let at = |l: crate::units::Latency| l.at(m.clock).0;
         let salts = std::array::from_fn(|d| {
@@ -179,9 +185,12 @@ impl<P: Parts> System<P> {
                 l3: at(m.cache.l3.latency),
                 stlb: at(m.tlb.l2_latency),
                 walk_overhead: at(m.walker.overhead),
+                turnaround: at(m.walker.turnaround),
                 root: m.page_table_levels,
             },
-            quantum: 20_000.0,
+            // Long enough that the host's caches serve one simulated core
+            // for a while, short against the time in which load changes.
+            quantum: if nodes.len() > 1 { 100_000.0 } else { 20_000.0 },
             clock: 0.0,
             multi_node: nodes.len() > 1,
             salts,
@@ -312,8 +321,9 @@ impl<P: Parts> System<P> {
                 w = i;
             }
         }
-        walkers[w] = walkers[w].max(issue) + walk;
-        walkers[w]
+        let end = walkers[w].max(issue) + walk;
+        walkers[w] = end + self.costs.turnaround;
+        end
     }
 
     #[inline(always)]

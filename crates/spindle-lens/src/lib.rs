@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! `spindle lens`: ask the timing model.
 
+mod fit;
 mod run;
 mod util;
 mod validate;
@@ -19,6 +20,8 @@ pub struct Args {
 enum Command {
     /// Predict one workload in one or more configurations
     Run(run::RunArgs),
+    /// Fit a machine's constants to GUPS
+    Fit(fit::FitArgs),
     /// Predict published measurements and print both
     Validate(validate::ValidateArgs),
 }
@@ -31,6 +34,7 @@ enum Command {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         Command::Run(a) => run::run(&a),
+        Command::Fit(a) => fit::run(&a),
         Command::Validate(a) => validate::run(&a),
     }
 }
