@@ -3,6 +3,8 @@
 
 mod fit;
 mod run;
+mod svg;
+mod sweep;
 mod util;
 mod validate;
 
@@ -20,6 +22,8 @@ pub struct Args {
 enum Command {
     /// Predict one workload in one or more configurations
     Run(run::RunArgs),
+    /// Predict many runs on all cores, resumable
+    Sweep(sweep::SweepArgs),
     /// Fit a machine's constants to GUPS
     Fit(fit::FitArgs),
     /// Predict published measurements and print both
@@ -34,6 +38,7 @@ enum Command {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         Command::Run(a) => run::run(&a),
+        Command::Sweep(a) => sweep::run(&a),
         Command::Fit(a) => fit::run(&a),
         Command::Validate(a) => validate::run(&a),
     }

@@ -3,12 +3,12 @@
 
 use crate::util;
 use clap::Args;
-use lens::config::{Scheme, Setup};
+use lens::config::{Scheme, Setup, UnknownConfig};
 use lens::experiment::{Budget, run as simulate};
-use lens::stats::Stats;
+use lens::machine::Machine;
 use lens::system::Pace;
 use lens::workload::{NAMES, workload};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::process::ExitCode;
 
 #[derive(Debug, Args)]
@@ -43,31 +43,79 @@ pub struct RunArgs {
     json: bool,
 }
 
-#[derive(Serialize)]
-struct Line<'a> {
-    workload: &'a str,
-    config: &'a str,
-    machine: &'a str,
-    cycles_per_access: f64,
-    relative: f64,
-    walk_share: f64,
-    walks_per_access: f64,
-    cycles_per_walk: f64,
-    table_lines_from_memory_per_walk: f64,
-    table_lines_remote: f64,
-    data_misses_per_access: f64,
-    stall_data: f64,
-    stall_walk: f64,
-    base: f64,
+/// One prediction.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Line {
+    pub workload: String,
+    pub machine: String,
+    pub config: String,
+    pub seed: u64,
+    pub quick: bool,
+    pub cycles_per_access: f64,
+    pub walk_share: f64,
+    pub walks_per_access: f64,
+    pub cycles_per_walk: f64,
+    pub table_lines_from_memory_per_walk: f64,
+    pub table_lines_remote: f64,
+    pub data_misses_per_access: f64,
+    pub stall_data: f64,
+    pub stall_walk: f64,
+    pub base: f64,
 }
 
-fn setup(name: &str) -> anyhow::Result<Setup> {
-    // A bare `F` or `I` means Mitosis; everything else is unambiguous.
-    Ok(Setup::parse(name, Scheme::Mitosis).or_else(|_| Setup::parse(name, Scheme::VMitosis))?)
+/// Parses a configuration of either paper. A bare `F`, `I`, `TF` or `TI`
+/// means Mitosis'.
+pub fn setup(name: &str) -> Result<Setup, UnknownConfig> {
+    Setup::parse(name, Scheme::Mitosis).or_else(|_| Setup::parse(name, Scheme::VMitosis))
 }
 
 fn share(part: u64, all: u64) -> f64 {
     part as f64 / all.max(1) as f64
+}
+
+/// Simulates one workload in one configuration.
+#[allow(clippy::too_many_arguments)] // one run is that many choices
+pub fn predict(
+    name: &str,
+    machine_name: &str,
+    m: &Machine,
+    s: &Setup,
+    base: Option<f64>,
+    window: Option<f64>,
+    budget: Budget,
+    seed: u64,
+    quick: bool,
+) -> anyhow::Result<Line> {
+    let w = workload(name, s.scenario)
+        .ok_or_else(|| anyhow::anyhow!("no workload `{name}`; there are {}", NAMES.join(", ")))?;
+    for (key, value, lo, hi) in [("base", base, 0.0, 1e6), ("window", window, 1.0, 32.0)] {
+        if let Some(v) = value.filter(|v| !(lo..=hi).contains(v)) {
+            anyhow::bail!("--{key} is {v}; {lo} to {hi} is allowed");
+        }
+    }
+    let pace = Pace {
+        base: base.unwrap_or(w.default_base),
+        window: window.unwrap_or(m.core.window),
+    };
+    let r = simulate(m, &w, s, pace, budget, seed);
+    let memory: u64 = r.walk_mem.iter().flatten().sum();
+    Ok(Line {
+        workload: w.name.to_owned(),
+        machine: machine_name.to_owned(),
+        config: s.name.clone(),
+        seed,
+        quick,
+        cycles_per_access: r.cycles_per_access(),
+        walk_share: r.walk_share(),
+        walks_per_access: share(r.walks, r.accesses),
+        cycles_per_walk: r.cycles_per_walk(),
+        table_lines_from_memory_per_walk: share(memory, r.walks),
+        table_lines_remote: share(r.walk_mem[0][1] + r.walk_mem[1][1], memory),
+        data_misses_per_access: share(r.data_mem[0] + r.data_mem[1], r.accesses),
+        stall_data: r.data_stall / r.cycles,
+        stall_walk: r.walk_stall / r.cycles,
+        base: r.base / r.cycles,
+    })
 }
 
 pub fn run(a: &RunArgs) -> anyhow::Result<ExitCode> {
@@ -78,41 +126,22 @@ pub fn run(a: &RunArgs) -> anyhow::Result<ExitCode> {
         .iter()
         .map(|c| setup(c))
         .collect::<Result<Vec<_>, _>>()?;
-    let mut lines = Vec::new();
-    let mut first = None;
-    for s in &setups {
-        let w = workload(&a.workload, s.scenario).ok_or_else(|| {
-            anyhow::anyhow!(
-                "no workload `{}`; there are {}",
-                a.workload,
-                NAMES.join(", ")
+    let lines = setups
+        .iter()
+        .map(|s| {
+            predict(
+                &a.workload,
+                &a.machine,
+                &m,
+                s,
+                a.base,
+                a.window,
+                budget,
+                a.seed,
+                a.quick,
             )
-        })?;
-        let pace = Pace {
-            base: a.base.unwrap_or(w.default_base),
-            window: a.window.unwrap_or(m.core.window),
-        };
-        let r: Stats = simulate(&m, &w, s, pace, budget, a.seed);
-        let cycles = r.cycles_per_access();
-        let memory: u64 = r.walk_mem.iter().flatten().sum();
-        let remote = r.walk_mem[0][1] + r.walk_mem[1][1];
-        lines.push(Line {
-            workload: w.name,
-            config: &s.name,
-            machine: &a.machine,
-            cycles_per_access: cycles,
-            relative: cycles / *first.get_or_insert(cycles),
-            walk_share: r.walk_share(),
-            walks_per_access: share(r.walks, r.accesses),
-            cycles_per_walk: r.cycles_per_walk(),
-            table_lines_from_memory_per_walk: share(memory, r.walks),
-            table_lines_remote: share(remote, memory),
-            data_misses_per_access: share(r.data_mem[0] + r.data_mem[1], r.accesses),
-            stall_data: r.data_stall / r.cycles,
-            stall_walk: r.walk_stall / r.cycles,
-            base: r.base / r.cycles,
-        });
-    }
+        })
+        .collect::<anyhow::Result<Vec<_>>>()?;
     if a.json {
         println!("{}", serde_json::to_string_pretty(&lines)?);
         return Ok(ExitCode::SUCCESS);
@@ -136,7 +165,7 @@ pub fn run(a: &RunArgs) -> anyhow::Result<ExitCode> {
             "{:<12} {:>9.1} {:>9.3} {:>7.1}% {:>10.3} {:>11.1} {:>10.2} {:>7.1}% {:>7.1}% {:>7.1}%",
             l.config,
             l.cycles_per_access,
-            l.relative,
+            l.cycles_per_access / lines[0].cycles_per_access,
             100.0 * l.walk_share,
             l.walks_per_access,
             l.cycles_per_walk,

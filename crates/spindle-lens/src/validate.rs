@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! `spindle lens validate`.
 
-use crate::util;
+use crate::{svg, util};
 use anyhow::Context;
 use clap::Args;
 use lens::experiment::Budget;
 use lens::reference::{Content, Dataset, parse};
 use lens::validate::{Fitted, Row, fit_all, machine_for, predict, rows, summarise};
+use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -22,6 +23,15 @@ pub struct ValidateArgs {
     /// Threads [default: all CPUs]
     #[arg(long)]
     jobs: Option<usize>,
+    /// Also write the rows as CSV to this file
+    #[arg(long)]
+    csv: Option<PathBuf>,
+    /// Also write the rows as JSON to this file
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Also write a bar chart of each dataset into this directory
+    #[arg(long)]
+    svg: Option<PathBuf>,
     /// A quick look instead of settled results
     #[arg(long)]
     quick: bool,
@@ -58,6 +68,7 @@ pub fn run(a: &ValidateArgs) -> anyhow::Result<ExitCode> {
         print_dataset(&data, &fitted, &got);
         all.extend(got);
     }
+    export(a, &all)?;
     if all.is_empty() {
         anyhow::bail!("no runs to predict in {}", a.reference.display());
     }
@@ -66,6 +77,74 @@ pub fn run(a: &ValidateArgs) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+fn export(a: &ValidateArgs, all: &[Row]) -> anyhow::Result<()> {
+    let write = |path: &PathBuf, text: String| {
+        std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+    };
+    let rows: Vec<_> = all.iter().map(Exported::from).collect();
+    if let Some(path) = &a.json {
+        write(path, serde_json::to_string_pretty(&rows)?)?;
+    }
+    if let Some(path) = &a.csv {
+        let mut text = String::from(
+            "dataset,workload,config,baseline,published,predicted,published_walk,predicted_walk\n",
+        );
+        for r in all {
+            let walk = r
+                .published_walk
+                .map_or(String::new(), |w| format!("{w:.4}"));
+            text += &format!(
+                "{},{},{},{},{:.4},{:.4},{walk},{:.4}\n",
+                r.dataset,
+                r.workload,
+                r.config,
+                r.baseline,
+                r.published,
+                r.predicted,
+                r.predicted_walk
+            );
+        }
+        write(path, text)?;
+    }
+    let Some(dir) = &a.svg else { return Ok(()) };
+    std::fs::create_dir_all(dir).with_context(|| format!("creating {}", dir.display()))?;
+    for part in all.chunk_by(|x, y| x.dataset == y.dataset) {
+        let stem = part[0].dataset.trim_end_matches(".csv");
+        let title = format!("{stem}: normalised runtime, published and predicted");
+        write(&dir.join(format!("{stem}.svg")), svg::chart(&title, part))?;
+    }
+    Ok(())
+}
+
+#[derive(Serialize)]
+struct Exported<'a> {
+    dataset: &'a str,
+    workload: &'a str,
+    config: &'a str,
+    baseline: &'a str,
+    published: f64,
+    predicted: f64,
+    published_walk: Option<f64>,
+    predicted_walk: f64,
+    is_baseline: bool,
+}
+
+impl<'a> From<&'a Row> for Exported<'a> {
+    fn from(r: &'a Row) -> Self {
+        Exported {
+            dataset: &r.dataset,
+            workload: &r.workload,
+            config: &r.config,
+            baseline: r.baseline,
+            published: r.published,
+            predicted: r.predicted,
+            published_walk: r.published_walk,
+            predicted_walk: r.predicted_walk,
+            is_baseline: r.is_baseline,
+        }
+    }
 }
 
 fn predict_dataset(
