@@ -121,15 +121,23 @@ impl TagArray {
     #[inline(always)]
     pub fn probe(&mut self, key: Key) -> bool {
         let (base, tag) = (self.base(key), key.tag());
-        let set = &mut self.tags[base..base + self.ways];
-        match set.iter().position(|&t| t == tag) {
-            Some(p) => {
-                set.copy_within(0..p, 1);
-                set[0] = tag;
-                true
-            }
-            None => false,
+        let Some(set) = self.tags.get_mut(base..base + self.ways) else {
+            return false;
+        };
+        if set.first() == Some(&tag) {
+            return true;
         }
+        let at = if let Ok(four) = <&[u32; 4]>::try_from(&*set) {
+            let found = matches(four, tag);
+            (found != 0).then(|| found.trailing_zeros() as usize)
+        } else {
+            set.iter().position(|&t| t == tag)
+        };
+        if let Some(p) = at {
+            set.copy_within(0..p, 1);
+            set[0] = tag;
+        }
+        at.is_some()
     }
 
     /// Whether `key` is present; recency is left alone.

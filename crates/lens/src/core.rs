@@ -66,6 +66,17 @@ impl Thread {
         self.pace.window = (self.pace.window / 2.0).max(1.0);
     }
 
+    /// Stops the thread for `cycles`, as an interrupt or a fault does, after
+    /// what has issued; nothing overlaps with it. Returns by how much the
+    /// retirement clock moved besides `cycles`.
+    pub fn interrupt(&mut self, cycles: f64) -> f64 {
+        let drained = (self.issue - self.done).max(0.0);
+        self.done += drained + cycles;
+        self.issue = self.done;
+        self.ready = self.ready.max(self.done);
+        drained
+    }
+
     /// Drops what was used and appends more. The buffer then holds at least
     /// as much as a caller looks ahead.
     #[cold]

@@ -109,27 +109,32 @@ pub fn fit_pace(m: &Machine, w: &Workload, setup: &Setup, share: f64, budget: Bu
     };
     let least = at(floor);
     if least > share {
-        // More base, less share; cycles are all but linear in base.
-        let mut pace = floor;
-        let mut got = least;
-        let (mut lo, mut hi) = (MIN_BASE, f64::INFINITY);
-        for _ in 0..8 {
-            if (got / share - 1.0).abs() < 0.005 {
+        // The reciprocal of the share is all but linear in base.
+        let (mut b0, mut r0) = (floor.base, 1.0 / least);
+        let mut pace = Pace { base: 20.0, window };
+        for _ in 0..5 {
+            let r1 = 1.0 / at(pace);
+            if (r1 * share - 1.0).abs() < 0.005 {
                 break;
             }
-            if got > share {
-                lo = pace.base;
-            } else {
-                hi = pace.base;
-            }
-            pace.base = if hi.is_finite() {
-                (lo + hi) / 2.0
+            let slope = (r1 - r0) / (pace.base - b0);
+            // Where base hides behind walks it has no effect yet: reach out.
+            let next = if slope > 1e-6 {
+                pace.base + (1.0 / share - r1) / slope
             } else {
                 pace.base * 4.0
             };
-            got = at(pace);
+            (b0, r0) = (pace.base, r1);
+            pace.base = next.clamp(MIN_BASE, 4.0 * pace.base + 40.0);
+            if (pace.base - b0).abs() < 0.05 {
+                break;
+            }
         }
         return pace;
+    }
+    if least > 0.9 * share {
+        // As near as the model's own error: leave the machine's window.
+        return floor;
     }
     let (mut lo, mut hi) = (window, MAX_WINDOW);
     if at(Pace {
@@ -142,7 +147,7 @@ pub fn fit_pace(m: &Machine, w: &Workload, setup: &Setup, share: f64, budget: Bu
             window: hi,
         };
     }
-    for _ in 0..6 {
+    for _ in 0..5 {
         let middle = (lo + hi) / 2.0;
         if at(Pace {
             base: MIN_BASE,

@@ -14,6 +14,7 @@ pub mod config;
 mod core;
 pub mod experiment;
 pub mod fit;
+pub mod kernelside;
 pub mod layout;
 pub mod machine;
 pub mod memory;

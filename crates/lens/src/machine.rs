@@ -155,8 +155,11 @@ pub struct MemoryConfig {
     pub remote: Latency,
     /// Load-to-use latency of a line found in another node's L3.
     pub remote_cache: Latency,
-    /// Peak throughput of one node's memory.
+    /// Peak throughput of one node's memory, streaming.
     pub bandwidth: Bandwidth,
+    /// Share of it (0.1 to 1) that single lines at random addresses reach:
+    /// each opens a row of its own.
+    pub random_efficiency: f64,
     /// Peak throughput between two nodes, one direction.
     pub link_bandwidth: Bandwidth,
 }
@@ -190,6 +193,8 @@ pub struct IpiConfig {
     pub per_target: Latency,
     /// Taking the interrupt, at the target.
     pub handler: Latency,
+    /// A minor page fault, from exception to return.
+    pub minor_fault: Latency,
 }
 
 /// Why a machine description was refused.
@@ -292,6 +297,12 @@ impl Machine {
             self.memory.link_bandwidth.0,
             1e8,
             1e13,
+        )?;
+        range(
+            "memory.random_efficiency",
+            self.memory.random_efficiency,
+            0.1,
+            1.0,
         )?;
         let w = &self.walker;
         for (key, e) in [

@@ -73,7 +73,8 @@ impl QueuedMemory {
     /// The memory of `m`, idle.
     pub fn new(m: &Machine) -> Self {
         let n = m.sockets;
-        let per_line = m.memory.bandwidth.cycles_per_line(m.clock).0;
+        let streaming = m.memory.bandwidth.cycles_per_line(m.clock).0;
+        let per_line = streaming / m.memory.random_efficiency;
         let link = m.memory.link_bandwidth.cycles_per_line(m.clock).0;
         let local = m.memory.local.at(m.clock).0;
         let remote = m.memory.remote.at(m.clock).0;
@@ -128,7 +129,10 @@ mod tests {
     use super::*;
 
     fn memory() -> QueuedMemory {
-        QueuedMemory::new(&Machine::builtin("e7-4850v3").unwrap())
+        let mut m = Machine::builtin("e7-4850v3").unwrap();
+        m.interferer.outstanding = 190.0;
+        m.memory.random_efficiency = 1.0;
+        QueuedMemory::new(&m)
     }
 
     /// A closed population of `n` requesters on `from`, each sending its next

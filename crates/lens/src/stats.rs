@@ -6,12 +6,15 @@
 pub struct Stats {
     /// Accesses made.
     pub accesses: u64,
-    /// Cycles of all threads together: `data_stall + walk_stall + base`.
+    /// Cycles of all threads together: `data_stall + walk_stall + base +
+    /// kernel`.
     pub cycles: f64,
     /// Cycles in which retirement waited for data.
     pub data_stall: f64,
     /// Cycles in which it waited for a walk or for a walker.
     pub walk_stall: f64,
+    /// Cycles of faults and interrupts.
+    pub kernel: f64,
     /// The rest: computation.
     pub base: f64,
     /// Hits of the first-level TLB.
@@ -34,6 +37,12 @@ pub struct Stats {
     pub data_l3: u64,
     /// Data accesses that missed all caches, local and remote.
     pub data_mem: [u64; 2],
+    /// Accessed or dirty bits that walks had to set.
+    pub bit_updates: u64,
+    /// Faults that filled lazily replicated tables.
+    pub lazy_faults: u64,
+    /// Inter-processor interrupts sent.
+    pub ipis: u64,
     /// Lines supplied by another node's L3.
     pub forwards: u64,
 }

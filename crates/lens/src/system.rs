@@ -10,7 +10,8 @@
 
 use crate::assoc::{Key, mix};
 use crate::core::Thread;
-use crate::layout::{Dim, Layout};
+use crate::kernelside::{LazyFill, LeafBits};
+use crate::layout::{Dim, Layout, TableHome};
 use crate::machine::Machine;
 use crate::parts::{
     Memory, NestedTlb, Parts, PrivateCache, PrivateHit, SharedCache, Tlb, TlbHit, WalkCache,
@@ -100,6 +101,11 @@ struct Costs {
     walk_overhead: f64,
     turnaround: f64,
     root: u32,
+    ad_update: f64,
+    fault: f64,
+    ipi: [f64; 2],
+    ipi_each: f64,
+    ipi_handler: f64,
 }
 
 /// A machine with its threads. See the module's documentation.
@@ -116,6 +122,8 @@ pub struct System<P: Parts> {
     clock: f64,
     multi_node: bool,
     salts: [[u64; 6]; 2],
+    leaf_bits: Option<LeafBits>,
+    lazy: Option<LazyFill>,
     stats: Stats,
 }
 
@@ -187,6 +195,11 @@ impl<P: Parts> System<P> {
                 walk_overhead: at(m.walker.overhead),
                 turnaround: at(m.walker.turnaround),
                 root: m.page_table_levels,
+                ad_update: at(m.walker.ad_update),
+                fault: at(m.ipi.minor_fault),
+                ipi: [at(m.ipi.local), at(m.ipi.remote)],
+                ipi_each: at(m.ipi.per_target),
+                ipi_handler: at(m.ipi.handler),
             },
             // Long enough that the host's caches serve one simulated core
             // for a while, short against the time in which load changes.
@@ -194,6 +207,8 @@ impl<P: Parts> System<P> {
             clock: 0.0,
             multi_node: nodes.len() > 1,
             salts,
+            leaf_bits: None,
+            lazy: None,
             stats: Stats::default(),
         }
     }
@@ -201,6 +216,61 @@ impl<P: Parts> System<P> {
     /// Puts a bandwidth hog on `node`.
     pub fn add_interferer(&mut self, node: usize) {
         self.memory.add_interferer(node);
+    }
+
+    /// Models accessed and dirty bits from now on, starting from `bits`.
+    /// Without this they count as set already, as in a program that has run
+    /// for a while.
+    pub fn track_leaf_bits(&mut self, bits: LeafBits) {
+        self.leaf_bits = Some(bits);
+    }
+
+    /// The bits that [`System::track_leaf_bits`] started to model.
+    pub fn leaf_bits(&self) -> Option<&LeafBits> {
+        self.leaf_bits.as_ref()
+    }
+
+    /// Fills replicas lazily from now on. Without this replicas are complete.
+    pub fn fill_lazily(&mut self, lazy: LazyFill) {
+        self.lazy = Some(lazy);
+    }
+
+    /// Thread `from` changes the entry for `va` and has every thread of
+    /// `targets` drop its translation, interrupting those on other cores and
+    /// waiting for them.
+    ///
+    /// # Panics
+    /// If a thread does not exist.
+    pub fn shootdown(&mut self, from: usize, targets: &[usize], va: u64) {
+        let size = self.tlb_size(self.layout.page_size(va));
+        let (core, node) = (self.threads[from].core, self.threads[from].node);
+        let (mut sent, mut far) = (0u32, false);
+        self.drop_translation(core, va, size);
+        for &t in targets.iter().filter(|&&t| t != from) {
+            let (target_core, target_node) = (self.threads[t].core, self.threads[t].node);
+            self.drop_translation(target_core, va, size);
+            self.interrupt(t, self.costs.ipi_handler);
+            far |= target_node != node;
+            sent += 1;
+        }
+        if sent > 0 {
+            let wait = self.costs.ipi[usize::from(far)] + self.costs.ipi_each * f64::from(sent - 1);
+            self.interrupt(from, wait);
+            self.stats.ipis += u64::from(sent);
+        }
+    }
+
+    fn interrupt(&mut self, thread: usize, cycles: f64) {
+        self.stats.base += self.threads[thread].interrupt(cycles);
+        self.stats.kernel += cycles;
+    }
+
+    fn drop_translation(&mut self, core: usize, va: u64, size: PageSize) {
+        let c = &mut self.cores[core];
+        c.tlb.invalidate(va, size);
+        // INVLPG empties the walk caches too.
+        c.walk_cache.flush();
+        c.nested_cache.flush();
     }
 
     /// The layout in use.
@@ -265,7 +335,7 @@ impl<P: Parts> System<P> {
         let soon = th.buffer[th.next + AHEAD - 1].va;
         th.next += 1;
         let (core, node) = (th.core, th.node);
-        let issue = th.issue(a);
+        let mut issue = th.issue(a);
         self.prefetch(node, soon);
         let mut start = issue;
         let mut walk = 0.0;
@@ -278,11 +348,21 @@ impl<P: Parts> System<P> {
                 start += self.costs.stlb;
             }
             TlbHit::Miss => {
+                if let Some(lazy) = &mut self.lazy
+                    && lazy.touch(node, a.va >> size.shift())
+                {
+                    self.stats.lazy_faults += 1;
+                    self.interrupt(t, self.costs.fault);
+                    issue = issue.max(self.threads[t].done);
+                }
                 walk = self.walk(core, node, a.va, size);
                 start = self.occupy_walker(core, issue, walk);
                 self.stats.walks += 1;
                 self.stats.walk_cycles += walk;
             }
+        }
+        if self.leaf_bits.is_some() {
+            start += self.set_leaf_bits(core, node, a, size);
         }
         let data = self.data(core, node, a);
         let (dt_data, dt_walk, dt_base) = self.threads[t].retire(issue, start, walk, data);
@@ -290,6 +370,24 @@ impl<P: Parts> System<P> {
         self.stats.data_stall += dt_data;
         self.stats.walk_stall += dt_walk;
         self.stats.base += dt_base;
+    }
+
+    /// Cycles of setting bits of the leaf entry, if any are clear: a locked
+    /// store to the entry that the walk has just read.
+    fn set_leaf_bits(&mut self, core: usize, node: usize, a: Access, size: PageSize) -> f64 {
+        let home = self.layout.table_home(Dim::Guest, size.level(), a.va, node);
+        let Some(bits) = &mut self.leaf_bits else {
+            return 0.0;
+        };
+        if !bits.touch(home.copy, a.va >> size.shift(), a.write) {
+            return 0.0;
+        }
+        self.stats.bit_updates += 1;
+        let line = self.table_line(Dim::Guest, size.level(), a.va, home);
+        if self.multi_node {
+            self.own(node, line);
+        }
+        self.costs.ad_update + self.table(core, node, Dim::Guest, size.level(), a.va)
     }
 
     /// Page size under which the TLB holds a translation: the smaller of the
@@ -370,15 +468,20 @@ impl<P: Parts> System<P> {
         self.memory.read(node, home)
     }
 
+    /// The cache line of a table entry. Lines of a table keep their order;
+    /// levels, dimensions and copies are kept apart by what is added.
+    #[inline(always)]
+    fn table_line(&self, dim: Dim, level: u32, addr: u64, home: TableHome) -> Key {
+        let salt = self.salts[dim as usize][level as usize];
+        let copy = u64::from(home.copy) << 48;
+        Key::new(((addr >> (15 + 9 * (level - 1))) ^ salt).wrapping_add(copy))
+    }
+
     /// One reference to a table entry.
     #[inline(always)]
     fn table(&mut self, core: usize, node: usize, dim: Dim, level: u32, addr: u64) -> f64 {
         let home = self.layout.table_home(dim, level, addr, node);
-        let salt = self.salts[dim as usize][level as usize];
-        // Copies of one table are different lines; the odd multiplier keeps
-        // neighbouring lines neighbours.
-        let copy = u64::from(home.copy) << 48;
-        let line = Key::new(((addr >> (15 + 9 * (level - 1))) ^ salt).wrapping_add(copy));
+        let line = self.table_line(dim, level, addr, home);
         self.stats.walk_refs += 1;
         match self.cores[core].private.access(line) {
             PrivateHit::L1 => self.costs.l1,

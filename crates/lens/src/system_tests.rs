@@ -199,7 +199,7 @@ fn uniform(dependent: bool, pace: Pace, p: Policies) -> Stats {
 fn cycles_are_conserved() {
     for dependent in [false, true] {
         let s = uniform(dependent, PACE, policies(1, 2));
-        let parts = s.data_stall + s.walk_stall + s.base;
+        let parts = s.data_stall + s.walk_stall + s.base + s.kernel;
         assert!(
             (parts / s.cycles - 1.0).abs() < 1e-9,
             "{parts} of {}",
@@ -259,6 +259,72 @@ fn independent_accesses_hide_data_behind_walks_up_to_the_window() {
     assert!(
         narrow.cycles / chain.cycles > 0.95,
         "a window of one hides nothing"
+    );
+}
+
+#[test]
+fn a_shootdown_costs_sender_and_targets_and_drops_the_translation() {
+    let m = machine(4);
+    let sources = (0..3)
+        .map(|_| Box::new(Fixed(vec![Access::load(1 << 36)])) as _)
+        .collect();
+    // Two on node 0, one on node 1.
+    let mut s = System::<Standard>::new(&m, layout(policies(0, 0)), PACE, &[0, 2, 28], sources);
+    s.run(1000);
+    assert_eq!(s.run(1000).walks, 0, "warm");
+    let before: Vec<f64> = s.threads.iter().map(|t| t.done).collect();
+    s.shootdown(0, &[0, 1, 2], 1 << 36);
+    let cost = |i: usize| s.threads[i].done - before[i];
+    assert!(cost(0) >= 2000.0 + 150.0 && cost(1) >= 500.0 && cost(2) >= 500.0);
+    assert_eq!(s.stats.ipis, 2);
+    let walked = s.run(1000).walks;
+    assert_eq!(walked, 3, "each core walks once more");
+}
+
+#[test]
+fn leaf_bits_cost_one_locked_store_per_page_and_copy() {
+    let m = machine(4);
+    let pages: Vec<_> = (0..64)
+        .map(|p| Access::store((1 << 36) + p * 4096))
+        .collect();
+    let mut s = System::<Standard>::new(
+        &m,
+        layout(policies(0, 0)),
+        PACE,
+        &[0],
+        vec![Box::new(Fixed(pages))],
+    );
+    s.track_leaf_bits(LeafBits::new());
+    assert_eq!(s.run(10_000).bit_updates, 64);
+    assert_eq!(s.run(10_000).bit_updates, 0);
+    let first = (1u64 << 36) >> 12;
+    assert_eq!(s.leaf_bits().unwrap().read(1, first), (true, true));
+}
+
+#[test]
+fn lazy_copies_fault_once_per_block_and_domain() {
+    let m = machine(4);
+    let pages: Vec<_> = (0..4096)
+        .map(|p| Access::load((1 << 36) + p * 4096))
+        .collect();
+    let sources = (0..2)
+        .map(|_| Box::new(Fixed(pages.clone())) as _)
+        .collect();
+    let mut p = policies(0, 0);
+    p.tables = TablePolicy::Replicated;
+    let mut s = System::<Standard>::new(&m, layout(p), PACE, &[0, 28], sources);
+    s.fill_lazily(LazyFill::new(9));
+    let stats = s.run(40_000);
+    assert_eq!(
+        stats.lazy_faults,
+        2 * 8,
+        "4096 entries are 8 tables, in each of 2 domains"
+    );
+    let parts = stats.data_stall + stats.walk_stall + stats.base + stats.kernel;
+    assert!(
+        (parts / stats.cycles - 1.0).abs() < 1e-9,
+        "{parts} of {}",
+        stats.cycles
     );
 }
 

@@ -162,6 +162,30 @@ pub fn predict(m: &Machine, r: &Run, fitted: &[Fitted], budget: Budget) -> Optio
     Some((s.cycles_per_access(), s.walk_share()))
 }
 
+/// Runs of `data` that differ for the model, as indices, and for each run
+/// which of them stands for it: `RPI-LD+M`, say, is `LP-LD`.
+pub fn distinct(data: &Dataset) -> (Vec<usize>, Vec<usize>) {
+    let mut first: Vec<usize> = Vec::new();
+    let stands = |i: usize, first: &mut Vec<usize>| {
+        let r = &data.runs[i];
+        let same = |&j: &usize| {
+            let x = &data.runs[j];
+            x.workload == r.workload
+                && x.setup.scenario == r.setup.scenario
+                && x.setup.policies == r.setup.policies
+                && x.setup.interferer == r.setup.interferer
+        };
+        first.iter().position(same).unwrap_or_else(|| {
+            first.push(i);
+            first.len() - 1
+        })
+    };
+    let map = (0..data.runs.len())
+        .map(|i| stands(i, &mut first))
+        .collect();
+    (first, map)
+}
+
 /// Joins predictions (in the order of `data.runs`) with what was published.
 pub fn rows(data: &Dataset, predicted: &[Option<(f64, f64)>]) -> Vec<Row> {
     let base = |r: &Run| {

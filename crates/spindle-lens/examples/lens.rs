@@ -3,6 +3,7 @@
 //! spindle-lens --example lens -- run GUPS`.
 
 use clap::Parser;
+use std::process::ExitCode;
 
 #[derive(Parser)]
 struct Cli {
@@ -10,6 +11,9 @@ struct Cli {
     args: spindle_lens::Args,
 }
 
-fn main() -> anyhow::Result<std::process::ExitCode> {
-    spindle_lens::run(Cli::parse().args)
+fn main() -> ExitCode {
+    spindle_lens::run(Cli::parse().args).unwrap_or_else(|e| {
+        eprintln!("lens: {e:#}");
+        ExitCode::from(2)
+    })
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! `spindle lens`: ask the timing model.
 
+mod bench;
 mod fit;
 mod run;
 mod svg;
@@ -24,6 +25,8 @@ enum Command {
     Run(run::RunArgs),
     /// Predict many runs on all cores, resumable
     Sweep(sweep::SweepArgs),
+    /// Measure how fast the model itself runs
+    Bench(bench::BenchArgs),
     /// Fit a machine's constants to GUPS
     Fit(fit::FitArgs),
     /// Predict published measurements and print both
@@ -39,6 +42,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         Command::Run(a) => run::run(&a),
         Command::Sweep(a) => sweep::run(&a),
+        Command::Bench(a) => bench::run(&a),
         Command::Fit(a) => fit::run(&a),
         Command::Validate(a) => validate::run(&a),
     }

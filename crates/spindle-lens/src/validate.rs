@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::Args;
 use lens::experiment::Budget;
 use lens::reference::{Content, Dataset, parse};
-use lens::validate::{Fitted, Row, fit_all, machine_for, predict, rows, summarise};
+use lens::validate::{Fitted, Row, distinct, fit_all, machine_for, predict, rows, summarise};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -172,18 +172,20 @@ fn predict_dataset(
         .collect();
     let fitted: Vec<Fitted> =
         util::parallel(&parts, jobs, |d| fit_all(&m, d, budget), |_, _| {}).concat();
-    let total = data.runs.len();
+    let (first, map) = distinct(data);
+    let total = first.len();
     let mut count = 0;
-    let predicted = util::parallel(
-        &data.runs,
+    let done = util::parallel(
+        &first,
         jobs,
-        |r| predict(&m, r, &fitted, budget),
+        |&i| predict(&m, &data.runs[i], &fitted, budget),
         |_, _| {
             count += 1;
             eprint!("\r{}: {count} of {total} ", data.name);
         },
     );
     eprint!("\r{:60}\r", "");
+    let predicted: Vec<_> = map.into_iter().map(|i| done[i]).collect();
     Ok((fitted, rows(data, &predicted)))
 }
 
