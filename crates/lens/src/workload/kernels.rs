@@ -168,8 +168,8 @@ pub(super) fn xsbench(s: Scenario) -> Workload {
 /// Simulated annealing of a netlist: pick two elements, price a swap of their
 /// locations against all their neighbours', perhaps swap.
 ///
-/// Elements and locations are two large vectors; each element's fan-in and
-/// fan-out lists are small heap blocks.
+/// Elements are one large vector, locations a vector of rows, and each
+/// element's fan-in and fan-out lists are small heap blocks.
 struct Canneal {
     elements: u64,
     locations: u64,
@@ -225,7 +225,9 @@ pub(super) fn canneal(s: Scenario) -> Workload {
         threads: if s.is_wide() { None } else { Some(1) },
         regions: vec![
             region("elements", count * ELEMENT, Init::Single, Backing::Mapped),
-            region("locations", count * 8, Init::Single, Backing::Mapped),
+            // One vector for each row of the chip, 88 KB: below malloc's
+            // threshold for a mapping of its own.
+            region("locations", count * 8, Init::Single, ARENA),
             region("cold names", names, Init::Single, ARENA),
             region("neighbour lists", count * LISTS, Init::Single, ARENA),
         ],
