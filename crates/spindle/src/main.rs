@@ -12,6 +12,7 @@ enum Spindle {
     Demo(spindle_demo::Args),
     Dump(spindle_dump::cli::dump::Args),
     Lab(spindle_lab::Args),
+    Lens(spindle_lens::Args),
     Locality(spindle_dump::cli::locality::Args),
     #[command(flatten)]
     Repl(spindle_repl::Args),
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
         Spindle::Demo(args) => spindle_demo::run(args),
         Spindle::Dump(args) => spindle_dump::cli::dump::run(args),
         Spindle::Lab(args) => spindle_lab::run(args),
+        Spindle::Lens(args) => spindle_lens::run(args),
         Spindle::Locality(args) => spindle_dump::cli::locality::run(args),
         Spindle::Repl(args) => spindle_repl::run(args),
     };

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The core: what overlaps with what.
+//!
+//! Three rules turn latencies into cycles:
+//!
+//! 1. An access issues `base * work` cycles after the one before, but not
+//!    before the access `window` places earlier has retired; if its address
+//!    depends on the previous load, not before that value is there.
+//! 2. A walk occupies a walker for its whole latency. With one walker, walks
+//!    do not overlap each other; they do overlap with data misses.
+//! 3. Accesses retire in order, each no earlier than its walk and then its
+//!    data are done.
+//!
+//! So a dependent chain pays walk + data + base for each access, and an
+//! independent stream the largest of walk + base, and (walk + data) / window.
+
+use crate::system::{Access, Pace, Source};
+
+const RING: usize = 32;
+
+/// A hardware thread and the program it runs.
+pub(crate) struct Thread {
+    /// Index of its core's parts.
+    pub core: usize,
+    /// Node it runs on.
+    pub node: usize,
+    /// When the last access retired.
+    pub done: f64,
+    /// Accesses to come.
+    pub buffer: Vec<Access>,
+    /// Next of them.
+    pub next: usize,
+    issue: f64,
+    ready: f64,
+    ring: [f64; RING],
+    count: usize,
+    carry: f64,
+    pace: Pace,
+    source: Box<dyn Source + Send>,
+}
+
+impl Thread {
+    pub fn new(core: usize, node: usize, pace: Pace, source: Box<dyn Source + Send>) -> Self {
+        let pace = Pace {
+            window: pace.window.clamp(1.0, RING as f64),
+            ..pace
+        };
+        Thread {
+            core,
+            node,
+            done: 0.0,
+            buffer: Vec::with_capacity(256),
+            next: 0,
+            issue: 0.0,
+            ready: 0.0,
+            ring: [0.0; RING],
+            count: 0,
+            carry: 0.0,
+            pace,
+            source,
+        }
+    }
+
+    /// Another thread shares the core.
+    pub fn halve_window(&mut self) {
+        self.pace.window = (self.pace.window / 2.0).max(1.0);
+    }
+
+    /// Stops the thread for `cycles`, as an interrupt or a fault does, after
+    /// what has issued; nothing overlaps with it. Returns by how much the
+    /// retirement clock moved besides `cycles`.
+    pub fn interrupt(&mut self, cycles: f64) -> f64 {
+        let drained = (self.issue - self.done).max(0.0);
+        self.done += drained + cycles;
+        self.issue = self.done;
+        self.ready = self.ready.max(self.done);
+        drained
+    }
+
+    /// Drops what was used and appends more. The buffer then holds at least
+    /// as much as a caller looks ahead.
+    #[cold]
+    pub fn refill(&mut self) {
+        self.buffer.drain(..self.next);
+        self.next = 0;
+        while self.buffer.len() < 128 {
+            self.source.fill(&mut self.buffer);
+        }
+    }
+
+    /// When `a` can issue.
+    #[inline(always)]
+    pub fn issue(&mut self, a: Access) -> f64 {
+        let work = self.pace.base * f64::from(a.work);
+        // A fractional window alternates between its neighbours.
+        self.carry += self.pace.window;
+        let window = self.carry as usize;
+        self.carry -= self.pace.window.floor();
+        if window as f64 > self.pace.window {
+            self.carry -= 1.0;
+        }
+        let slot = (self.count + RING - window.clamp(1, RING)) % RING;
+        let mut at = (self.issue + work).max(self.ring[slot]);
+        if a.dependent {
+            at = at.max(self.ready + work);
+        }
+        self.issue = at;
+        at
+    }
+
+    /// Retires the access whose walk (if any, of `walk` cycles) ends at
+    /// `start` and whose data take `data` cycles more. Returns how the
+    /// progress of the retirement clock divides into data, walk (with waiting
+    /// for a walker) and base; the three add up to it exactly.
+    #[inline(always)]
+    pub fn retire(&mut self, issue: f64, start: f64, walk: f64, data: f64) -> (f64, f64, f64) {
+        self.ready = start + data;
+        let before = self.done;
+        self.done = before.max(self.ready);
+        self.ring[self.count % RING] = self.done;
+        self.count += 1;
+        let step = self.done - before;
+        let dt_data = step.min(data);
+        let waited = if walk > 0.0 { start - issue } else { 0.0 };
+        let dt_walk = (step - dt_data).min(waited);
+        (dt_data, dt_walk, step - dt_data - dt_walk)
+    }
+}

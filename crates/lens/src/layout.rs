@@ -1,0 +1,510 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Where the pages and page tables of a process are: computed, not stored.
+//!
+//! A process is a few regions in allocation order. Which node holds a page,
+//! how large the page is, and which node holds each table page follow from
+//! who touched what first, the memory policy and the replication policy, by
+//! arithmetic on the address. A layout of 8 TB therefore takes as many bytes
+//! as one of 8 MB.
+
+use crate::assoc::mix;
+use crate::units::{Bytes, PageSize};
+
+/// Who touches the pages of a region first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Init {
+    /// One thread, from the first byte to the last.
+    Single,
+    /// All threads, each a contiguous share of its own.
+    Parallel,
+    /// All threads, in random order all over the region.
+    Scatter,
+}
+
+/// What the region's memory came from, which decides whether transparent huge
+/// pages can back it at the first touch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Backing {
+    /// One large mapping: every aligned 2 MiB of it can be a huge page.
+    Mapped,
+    /// A heap that grows by less than 2 MiB at a time or gives pages back
+    /// piecemeal. The first touch of most 2 MiB ranges finds them not wholly
+    /// mapped and gets a 4 KiB page; only this share (0 to 1) becomes huge.
+    Arena {
+        /// Share of the heap in huge pages.
+        huge: f64,
+    },
+}
+
+/// A stretch of a process' address space.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RegionSpec {
+    /// What it holds, for reports.
+    pub name: &'static str,
+    /// Size.
+    pub bytes: Bytes,
+    /// First toucher.
+    pub init: Init,
+    /// Origin of the memory.
+    pub backing: Backing,
+}
+
+/// Policy for data pages.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum DataPolicy {
+    /// All on one node.
+    Fixed(usize),
+    /// On the node of the first toucher, the next node when that is full;
+    /// optionally migrated afterwards by AutoNUMA.
+    FirstTouch {
+        /// Share of pages (0 to 1) that automatic balancing moved, to a
+        /// random node: threads everywhere use the data alike.
+        moved: f64,
+    },
+    /// Round robin over all nodes.
+    Interleave,
+}
+
+/// Policy for table pages of one dimension.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum TablePolicy {
+    /// Stock kernel: where the first toucher of the table's range was.
+    Stock,
+    /// All forced onto, or left behind on, one node.
+    Fixed(usize),
+    /// Stock, but the toucher's node is unknown to who allocates
+    /// (a NUMA-oblivious guest): any node.
+    Random,
+    /// A copy on every node (Mitosis; lazily filled ones look the same once
+    /// they are filled).
+    Replicated,
+    /// Moved to where most of their children are (vMitosis).
+    Migrated,
+}
+
+/// Policy for page sizes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum HugePolicy {
+    /// 4 KiB everywhere.
+    Never,
+    /// Transparent huge pages; of 2 MiB ranges that could be huge, this share
+    /// (0 to 1) finds 2 MiB of contiguous memory.
+    Transparent {
+        /// 1.0 on a fresh system, little on a fragmented one.
+        available: f64,
+    },
+    /// 1 GiB pages everywhere (hugetlb).
+    Gigantic,
+}
+
+/// How the tables of one dimension are placed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Policies {
+    /// Data pages.
+    pub data: DataPolicy,
+    /// Native or guest tables.
+    pub tables: TablePolicy,
+    /// Page sizes of the native or guest table.
+    pub huge: HugePolicy,
+    /// Nested tables, for a virtual machine.
+    pub nested: Option<Nested>,
+}
+
+/// The nested dimension.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Nested {
+    /// Placement of nested tables.
+    pub tables: TablePolicy,
+    /// Whether the hypervisor maps the guest's memory by 2 MiB pages.
+    pub huge: bool,
+}
+
+/// A copy of a table page: which one, and where it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableHome {
+    /// Node that holds it.
+    pub node: usize,
+    /// Which copy: a node's number plus 1, or 0 for the only one.
+    pub copy: u32,
+}
+
+/// The two dimensions of translation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dim {
+    /// Native tables, or the guest's.
+    Guest = 0,
+    /// The hypervisor's.
+    Nested = 1,
+}
+
+/// Guest-physical addresses of guest table pages lie above this bit; below it
+/// guest-physical addresses equal virtual ones.
+const GUEST_TABLES: u64 = 1 << 62;
+
+#[derive(Debug, Clone)]
+struct Region {
+    start: u64,
+    end: u64,
+    /// Bytes that single-threaded initialisation had touched before this
+    /// region.
+    filled_before: u64,
+    spec: RegionSpec,
+}
+
+/// A laid-out process.
+#[derive(Debug, Clone)]
+pub struct Layout {
+    regions: Vec<Region>,
+    nodes: usize,
+    node_bytes: u64,
+    /// Bytes of all regions.
+    bytes: u64,
+    policies: Policies,
+}
+
+/// Regions start at multiples of this, so none share a table page below
+/// level 3.
+const REGION_ALIGN: u64 = 1 << 30;
+/// Address of the first region.
+const FIRST_ADDRESS: u64 = 1 << 36;
+
+impl Layout {
+    /// Lays `specs` out in order on `nodes` nodes of `node_bytes` each.
+    ///
+    /// # Panics
+    /// With no node or no region.
+    pub fn new(specs: &[RegionSpec], nodes: usize, node_bytes: Bytes, policies: Policies) -> Self {
+        assert!(nodes > 0 && !specs.is_empty());
+        let (mut at, mut filled) = (FIRST_ADDRESS, 0);
+        let regions = specs
+            .iter()
+            .map(|spec| {
+                let start = at;
+                let end = start + spec.bytes.0;
+                at = end.next_multiple_of(REGION_ALIGN);
+                let filled_before = filled;
+                if spec.init == Init::Single {
+                    filled += spec.bytes.0;
+                }
+                Region {
+                    start,
+                    end,
+                    filled_before,
+                    spec: spec.clone(),
+                }
+            })
+            .collect();
+        let bytes = specs.iter().map(|s| s.bytes.0).sum::<u64>().max(1);
+        Layout {
+            regions,
+            nodes,
+            node_bytes: node_bytes.0,
+            bytes,
+            policies,
+        }
+    }
+
+    /// First address of region `i`.
+    pub fn start(&self, i: usize) -> u64 {
+        self.regions[i].start
+    }
+
+    /// Number of nodes.
+    pub fn nodes(&self) -> usize {
+        self.nodes
+    }
+
+    /// Whether there is a nested dimension.
+    pub fn is_nested(&self) -> bool {
+        self.policies.nested.is_some()
+    }
+
+    #[inline(always)]
+    fn region(&self, va: u64) -> &Region {
+        // Regions are few and ascending.
+        let mut i = self.regions.len() - 1;
+        while i > 0 && self.regions[i].start > va {
+            i -= 1;
+        }
+        &self.regions[i]
+    }
+
+    /// Size of the page at `va` in the native or guest table.
+    #[inline(always)]
+    pub fn page_size(&self, va: u64) -> PageSize {
+        match self.policies.huge {
+            HugePolicy::Never => PageSize::Size4K,
+            HugePolicy::Gigantic => PageSize::Size1G,
+            HugePolicy::Transparent { available } => self.transparent(va, available),
+        }
+    }
+
+    fn transparent(&self, va: u64, available: f64) -> PageSize {
+        let r = self.region(va);
+        let backed = match r.spec.backing {
+            Backing::Mapped => 1.0,
+            Backing::Arena { huge } => huge,
+        };
+        let base = va & !(PageSize::Size2M.bytes() - 1);
+        // The kernel takes huge pages from the first toucher's own node only,
+        // and once that runs short the fault falls back to 4 KiB pages.
+        // Published first-touch runs that need several nodes show about one
+        // node's worth of huge pages, whoever touched first.
+        let local = match self.policies.data {
+            DataPolicy::FirstTouch { .. } => self.node_bytes as f64 / self.bytes as f64,
+            _ => 1.0,
+        };
+        let fits = base >= r.start && base + PageSize::Size2M.bytes() <= r.end;
+        if fits && unit(base ^ 0x7470) < backed * available * local.min(1.0) {
+            PageSize::Size2M
+        } else {
+            PageSize::Size4K
+        }
+    }
+
+    /// Node that single-threaded first touch from node 0 had reached at `va`.
+    #[inline]
+    fn fill_node(&self, r: &Region, va: u64) -> usize {
+        let touched = r.filled_before + va.saturating_sub(r.start);
+        ((touched / self.node_bytes) as usize).min(self.nodes - 1)
+    }
+
+    /// Node of the thread that first touches the unit of `1 << shift` bytes
+    /// that `va` is in.
+    #[inline]
+    fn toucher(&self, va: u64, shift: u32) -> usize {
+        let r = self.region(va);
+        let unit_start = (va >> shift << shift).max(r.start);
+        match r.spec.init {
+            Init::Single => self.fill_node(r, unit_start),
+            Init::Parallel => {
+                let share = (r.end - r.start).div_ceil(self.nodes as u64).max(1);
+                (((unit_start - r.start) / share) as usize).min(self.nodes - 1)
+            }
+            Init::Scatter => scatter(va >> shift, u64::from(shift), self.nodes),
+        }
+    }
+
+    /// Node of the data page at `va`.
+    #[inline]
+    pub fn data_node(&self, va: u64) -> usize {
+        match self.policies.data {
+            DataPolicy::Fixed(n) => n,
+            DataPolicy::Interleave => {
+                let shift = self.page_size(va).shift();
+                ((va >> shift) % self.nodes as u64) as usize
+            }
+            DataPolicy::FirstTouch { moved } => {
+                let shift = self.page_size(va).shift();
+                let page = va >> shift;
+                if moved > 0.0 && unit(page ^ 0x6d6f) < moved {
+                    scatter(page, 0x6175_746f, self.nodes)
+                } else {
+                    self.toucher(va, shift)
+                }
+            }
+        }
+    }
+
+    /// The table page of `level` that a CPU of node `from` reads for `addr`
+    /// in dimension `dim`. Levels count from 1, the level of 4 KiB leaves.
+    #[inline]
+    pub fn table_home(&self, dim: Dim, level: u32, addr: u64, from: usize) -> TableHome {
+        let policy = match dim {
+            Dim::Guest => self.policies.tables,
+            Dim::Nested => self
+                .policies
+                .nested
+                .map_or(TablePolicy::Stock, |n| n.tables),
+        };
+        let node = match policy {
+            TablePolicy::Replicated => {
+                return TableHome {
+                    node: from,
+                    copy: from as u32 + 1,
+                };
+            }
+            TablePolicy::Fixed(n) => n,
+            TablePolicy::Random => scatter(addr >> (12 + 9 * level), 0x726e, self.nodes),
+            TablePolicy::Stock | TablePolicy::Migrated => self.stock_table(policy, level, addr),
+        };
+        TableHome { node, copy: 0 }
+    }
+
+    fn stock_table(&self, policy: TablePolicy, level: u32, addr: u64) -> usize {
+        let shift = 12 + 9 * level;
+        if addr & GUEST_TABLES != 0 {
+            // A nested table that maps guest table pages: allocated with them.
+            return scatter(addr >> shift, 0x6770, self.nodes);
+        }
+        match self.policies.data {
+            // Migration follows the children; with balanced children it stays.
+            DataPolicy::Fixed(n) if policy == TablePolicy::Migrated => n,
+            DataPolicy::Fixed(_) | DataPolicy::FirstTouch { .. } => self.toucher(addr, shift),
+            // Table pages take their own turns in the round robin.
+            DataPolicy::Interleave => scatter(addr >> shift, 0x696c, self.nodes),
+        }
+    }
+
+    /// Guest-physical address of the entry of `level` for `va` in copy `copy`
+    /// of the guest's tables.
+    #[inline(always)]
+    pub fn guest_entry(&self, level: u32, va: u64, copy: u32) -> u64 {
+        let entry = va >> (12 + 9 * (level - 1));
+        GUEST_TABLES | (u64::from(copy) << 55) | (u64::from(level) << 52) | (entry * 8)
+    }
+
+    /// Size of the nested page that holds guest-physical `gpa`.
+    #[inline(always)]
+    pub fn nested_size(&self, _gpa: u64) -> PageSize {
+        match self.policies.nested {
+            Some(Nested { huge: true, .. }) => PageSize::Size2M,
+            _ => PageSize::Size4K,
+        }
+    }
+
+    /// Share of leaf table pages, by memory mapped, that a CPU of `from`
+    /// finds on another node (Mitosis, Figure 4).
+    pub fn remote_leaf_share(&self, from: usize) -> f64 {
+        const SAMPLES: u64 = 4096;
+        let (mut remote, mut all) = (0.0, 0.0);
+        for r in &self.regions {
+            let bytes = r.end - r.start;
+            let weight = bytes as f64 / SAMPLES as f64;
+            for i in 0..SAMPLES {
+                let va = r.start + (u128::from(bytes) * u128::from(i) / u128::from(SAMPLES)) as u64;
+                let level = self.page_size(va).level();
+                let home = self.table_home(Dim::Guest, level, va, from);
+                remote += if home.node == from { 0.0 } else { weight };
+                all += weight;
+            }
+        }
+        remote / all
+    }
+}
+
+/// A hash of `x` as a number from 0 to 1.
+#[inline]
+fn unit(x: u64) -> f64 {
+    (mix(x) >> 11) as f64 / (1u64 << 53) as f64
+}
+
+#[inline]
+fn scatter(x: u64, salt: u64, nodes: usize) -> usize {
+    (((mix(x ^ (salt << 40)) >> 32) * nodes as u64) >> 32) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(init: Init, gib: u64) -> RegionSpec {
+        RegionSpec {
+            name: "r",
+            bytes: Bytes::gib(gib),
+            init,
+            backing: Backing::Mapped,
+        }
+    }
+
+    fn native(data: DataPolicy, tables: TablePolicy) -> Policies {
+        Policies {
+            data,
+            tables,
+            huge: HugePolicy::Never,
+            nested: None,
+        }
+    }
+
+    const FIRST_TOUCH: DataPolicy = DataPolicy::FirstTouch { moved: 0.0 };
+
+    fn shares(l: &Layout, f: impl Fn(u64) -> usize) -> Vec<f64> {
+        let mut n = vec![0.0; l.nodes()];
+        let r = &l.regions[0];
+        for i in 0..20_000u64 {
+            n[f(r.start + (r.end - r.start) / 20_000 * i)] += 1.0 / 20_000.0;
+        }
+        n
+    }
+
+    #[test]
+    fn one_thread_fills_a_node_and_then_the_next_with_tables_beside_data() {
+        let specs = [spec(Init::Single, 300)];
+        let l = Layout::new(
+            &specs,
+            4,
+            Bytes::gib(128),
+            native(FIRST_TOUCH, TablePolicy::Stock),
+        );
+        let n = shares(&l, |va| l.data_node(va));
+        assert!((n[0] - 128.0 / 300.0).abs() < 0.01 && (n[2] - 44.0 / 300.0).abs() < 0.01);
+        assert_eq!(n[3], 0.0);
+        let t = shares(&l, |va| l.table_home(Dim::Guest, 1, va, 0).node);
+        assert!(
+            n.iter().zip(&t).all(|(a, b)| (a - b).abs() < 0.01),
+            "{n:?} {t:?}"
+        );
+    }
+
+    #[test]
+    fn interleave_spreads_pages_and_tables_evenly_and_apart() {
+        let specs = [spec(Init::Single, 64)];
+        let p = native(DataPolicy::Interleave, TablePolicy::Stock);
+        let l = Layout::new(&specs, 4, Bytes::gib(128), p);
+        for n in [
+            shares(&l, |va| l.data_node(va)),
+            shares(&l, |va| l.table_home(Dim::Guest, 1, va, 0).node),
+        ] {
+            assert!(n.iter().all(|s| (s - 0.25).abs() < 0.02), "{n:?}");
+        }
+        for from in 0..4 {
+            assert!((l.remote_leaf_share(from) - 0.75).abs() < 0.03);
+        }
+    }
+
+    #[test]
+    fn a_replicated_process_walks_at_home_and_a_fixed_one_where_told() {
+        let specs = [spec(Init::Scatter, 64)];
+        let mk = |t| Layout::new(&specs, 4, Bytes::gib(128), native(FIRST_TOUCH, t));
+        let l = mk(TablePolicy::Replicated);
+        assert!((0..4).all(|n| l.remote_leaf_share(n) == 0.0));
+        assert_ne!(
+            l.table_home(Dim::Guest, 1, l.start(0), 1).copy,
+            l.table_home(Dim::Guest, 1, l.start(0), 2).copy
+        );
+        let l = mk(TablePolicy::Fixed(2));
+        assert_eq!(l.remote_leaf_share(2), 0.0);
+        assert_eq!(l.remote_leaf_share(0), 1.0);
+    }
+
+    #[test]
+    fn first_touch_finds_one_nodes_worth_of_huge_pages() {
+        let specs = [spec(Init::Single, 256)];
+        let mut p = native(FIRST_TOUCH, TablePolicy::Stock);
+        p.huge = HugePolicy::Transparent { available: 1.0 };
+        let l = Layout::new(&specs, 4, Bytes::gib(128), p);
+        let huge = |l: &Layout| shares(l, |va| usize::from(l.page_size(va) == PageSize::Size2M))[1];
+        assert!((huge(&l) - 0.5).abs() < 0.01);
+        p.data = DataPolicy::Interleave;
+        let l = Layout::new(&specs, 4, Bytes::gib(128), p);
+        assert!(
+            (huge(&l) - 1.0).abs() < 0.01,
+            "interleaving has no such limit"
+        );
+        p.huge = HugePolicy::Transparent { available: 0.2 };
+        let l = Layout::new(&specs, 4, Bytes::gib(128), p);
+        assert!((huge(&l) - 0.2).abs() < 0.02, "fragmented");
+    }
+
+    #[test]
+    fn eight_terabytes_cost_no_more_than_eight_megabytes() {
+        let p = native(FIRST_TOUCH, TablePolicy::Stock);
+        let l = Layout::new(&[spec(Init::Parallel, 8192)], 8, Bytes::gib(1024), p);
+        assert!(
+            shares(&l, |va| l.data_node(va))
+                .iter()
+                .all(|s| (s - 0.125).abs() < 0.01)
+        );
+        assert!(l.regions.capacity() < 4);
+    }
+}

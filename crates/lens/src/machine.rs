@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Machine descriptions: TOML with typed units, read and checked in one place.
+//!
+//! Unknown keys, missing units and impossible shapes are refused with the key
+//! and what is allowed. Constants that were fitted (see [`Machine::fitted`])
+//! are frozen in the file; nothing in the model changes them afterwards.
+
+use crate::units::{Bandwidth, Bytes, Hertz, Latency};
+use serde::Deserialize;
+
+/// A machine as its TOML file describes it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// What the machine is, for people.
+    pub name: String,
+    /// Where the constants come from.
+    pub source: String,
+    /// Names of the constants that were fitted, and on what.
+    #[serde(default)]
+    pub fitted: String,
+    /// Core clock, which all cycles count.
+    pub clock: Hertz,
+    /// NUMA nodes, one per socket; 1 to 64.
+    pub sockets: usize,
+    /// Physical cores per socket, 1 to 1024.
+    pub cores_per_socket: usize,
+    /// Hardware threads per core, 1 or 2.
+    pub threads_per_core: usize,
+    /// Levels of the (native and guest) page table, 4 or 5.
+    pub page_table_levels: u32,
+    /// Translation look-aside buffers.
+    pub tlb: TlbConfig,
+    /// Page walker and page-walk caches.
+    pub walker: WalkerConfig,
+    /// Caches.
+    pub cache: CacheConfig,
+    /// Memory and interconnect.
+    pub memory: MemoryConfig,
+    /// Core model.
+    pub core: CoreConfig,
+    /// The bandwidth hog of the papers' interference configurations.
+    pub interferer: InterfererConfig,
+    /// Inter-processor interrupts.
+    pub ipi: IpiConfig,
+}
+
+/// A set-associative structure of `entries` in sets of `ways`.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entries {
+    /// Entries in all; a multiple of `ways`, with a power of two of sets.
+    pub entries: usize,
+    /// Entries per set; equal to `entries` when fully associative.
+    pub ways: usize,
+}
+
+impl Entries {
+    /// How many sets.
+    pub fn sets(&self) -> usize {
+        self.entries.checked_div(self.ways).unwrap_or(0)
+    }
+}
+
+/// First-level TLBs by page size and the unified second level.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TlbConfig {
+    /// First level, 4 KiB pages.
+    pub l1_4k: Entries,
+    /// First level, 2 MiB pages.
+    pub l1_2m: Entries,
+    /// First level, 1 GiB pages.
+    pub l1_1g: Entries,
+    /// Second level.
+    pub l2: Entries,
+    /// Whether the second level also holds 2 MiB pages.
+    pub l2_holds_2m: bool,
+    /// Second-level entries for 1 GiB pages, if there are any.
+    pub l2_1g: Option<Entries>,
+    /// Cost of a first-level miss that hits the second level.
+    pub l2_latency: Latency,
+}
+
+/// The page walker.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WalkerConfig {
+    /// Walks in flight at once per core, 1 to 4.
+    pub walkers: usize,
+    /// Cycles of a walk besides its references.
+    pub overhead: Latency,
+    /// Idle cycles of a walker between two walks.
+    pub turnaround: Latency,
+    /// Cache of level-2 entries (those that point to tables of 4 KiB leaves).
+    pub level2: Entries,
+    /// Cache of level-3 entries.
+    pub level3: Entries,
+    /// Cache of level-4 entries.
+    pub level4: Entries,
+    /// Cache of level-5 entries; used with 5-level tables only.
+    pub level5: Entries,
+    /// Guest-physical to host-physical translations of whole pages.
+    pub nested_tlb: Entries,
+    /// Cache of nested level-2 entries.
+    pub nested_level2: Entries,
+    /// Cache of nested level-3 entries.
+    pub nested_level3: Entries,
+    /// Cache of nested level-4 and higher entries.
+    pub nested_level4: Entries,
+    /// Extra cycles of setting an accessed or dirty bit (a locked store).
+    pub ad_update: Latency,
+}
+
+/// One cache.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cache {
+    /// Capacity; a multiple of 64 bytes times `ways`.
+    pub size: Bytes,
+    /// Lines per set.
+    pub ways: usize,
+    /// Load-to-use latency of a hit, everything above included.
+    pub latency: Latency,
+}
+
+impl Cache {
+    /// How many sets of 64-byte lines.
+    pub fn sets(&self) -> usize {
+        (self.size.0 / 64) as usize / self.ways.max(1)
+    }
+}
+
+/// The hierarchy: private first and second level, shared third level.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheConfig {
+    /// Per core.
+    pub l1: Cache,
+    /// Per core.
+    pub l2: Cache,
+    /// Per socket.
+    pub l3: Cache,
+}
+
+/// Memory, interconnect and coherence.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryConfig {
+    /// Memory on each node.
+    pub per_node: Bytes,
+    /// Unloaded load-to-use latency of local memory.
+    pub local: Latency,
+    /// Unloaded load-to-use latency of another node's memory.
+    pub remote: Latency,
+    /// Load-to-use latency of a line found in another node's L3.
+    pub remote_cache: Latency,
+    /// Peak throughput of one node's memory, streaming.
+    pub bandwidth: Bandwidth,
+    /// Share of it (0.1 to 1) that single lines at random addresses reach:
+    /// each opens a row of its own.
+    pub random_efficiency: f64,
+    /// Peak throughput between two nodes, one direction.
+    pub link_bandwidth: Bandwidth,
+}
+
+/// The core.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CoreConfig {
+    /// Independent accesses that can be in flight together, 1 to 32; fractions
+    /// alternate between the neighbouring whole numbers.
+    pub window: f64,
+}
+
+/// A bandwidth hog such as STREAM on every core of a node.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InterfererConfig {
+    /// Cache lines that it keeps outstanding at its node's memory.
+    pub outstanding: f64,
+}
+
+/// Cost of telling other CPUs to invalidate.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IpiConfig {
+    /// Sending to the first target and waiting for it, same socket.
+    pub local: Latency,
+    /// Sending to the first target and waiting for it, another socket.
+    pub remote: Latency,
+    /// Each further target.
+    pub per_target: Latency,
+    /// Taking the interrupt, at the target.
+    pub handler: Latency,
+    /// A minor page fault, from exception to return.
+    pub minor_fault: Latency,
+}
+
+/// Why a machine description was refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MachineError {
+    /// Not TOML, a missing or unknown key, or a bad quantity.
+    #[error("machine file: {0}")]
+    Syntax(#[from] toml::de::Error),
+    /// A value out of its range.
+    #[error("machine file: {key} is {value}; {allowed}")]
+    Range {
+        /// The key.
+        key: String,
+        /// Its value.
+        value: String,
+        /// What is allowed.
+        allowed: String,
+    },
+    /// No built-in machine of that name.
+    #[error("no built-in machine `{name}`; there are {known}, or give the path of a TOML file")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
+}
+
+/// The machines that come with the library: name and TOML text.
+pub const BUILTIN: &[(&str, &str)] = &[
+    ("e7-4850v3", include_str!("../machines/e7-4850v3.toml")),
+    ("gold-6252", include_str!("../machines/gold-6252.toml")),
+    ("e7-8890v3", include_str!("../machines/e7-8890v3.toml")),
+    ("epyc-9654", include_str!("../machines/epyc-9654.toml")),
+];
+
+impl Machine {
+    /// Reads and checks a description.
+    ///
+    /// # Errors
+    /// [`MachineError`] with the key, the value and what is allowed.
+    pub fn from_toml(text: &str) -> Result<Self, MachineError> {
+        let m: Machine = toml::from_str(text)?;
+        m.check()?;
+        Ok(m)
+    }
+
+    /// One of the [`BUILTIN`] machines.
+    ///
+    /// # Errors
+    /// [`MachineError::Unknown`] lists the names there are.
+    pub fn builtin(name: &str) -> Result<Self, MachineError> {
+        match BUILTIN.iter().find(|(n, _)| *n == name) {
+            Some((_, text)) => Self::from_toml(text),
+            None => Err(MachineError::Unknown {
+                name: name.to_owned(),
+                known: BUILTIN.map_names(),
+            }),
+        }
+    }
+
+    fn check(&self) -> Result<(), MachineError> {
+        let range = |key: &str, value: f64, lo: f64, hi: f64| {
+            if (lo..=hi).contains(&value) {
+                return Ok(());
+            }
+            Err(MachineError::Range {
+                key: key.to_owned(),
+                value: value.to_string(),
+                allowed: format!("{lo} to {hi} is allowed"),
+            })
+        };
+        range("clock (Hz)", self.clock.0, 1e8, 1e11)?;
+        range("sockets", self.sockets as f64, 1.0, 64.0)?;
+        range(
+            "cores_per_socket",
+            self.cores_per_socket as f64,
+            1.0,
+            1024.0,
+        )?;
+        range("threads_per_core", self.threads_per_core as f64, 1.0, 2.0)?;
+        range(
+            "page_table_levels",
+            f64::from(self.page_table_levels),
+            4.0,
+            5.0,
+        )?;
+        range("walker.walkers", self.walker.walkers as f64, 1.0, 4.0)?;
+        range("core.window", self.core.window, 1.0, 32.0)?;
+        range(
+            "interferer.outstanding",
+            self.interferer.outstanding,
+            0.0,
+            1e5,
+        )?;
+        range("memory.bandwidth (B/s)", self.memory.bandwidth.0, 1e8, 1e13)?;
+        range(
+            "memory.link_bandwidth (B/s)",
+            self.memory.link_bandwidth.0,
+            1e8,
+            1e13,
+        )?;
+        range(
+            "memory.random_efficiency",
+            self.memory.random_efficiency,
+            0.1,
+            1.0,
+        )?;
+        let w = &self.walker;
+        for (key, e) in [
+            ("tlb.l1_4k", Some(self.tlb.l1_4k)),
+            ("tlb.l1_2m", Some(self.tlb.l1_2m)),
+            ("tlb.l1_1g", Some(self.tlb.l1_1g)),
+            ("tlb.l2", Some(self.tlb.l2)),
+            ("tlb.l2_1g", self.tlb.l2_1g),
+            ("walker.level2", Some(w.level2)),
+            ("walker.level3", Some(w.level3)),
+            ("walker.level4", Some(w.level4)),
+            ("walker.level5", Some(w.level5)),
+            ("walker.nested_tlb", Some(w.nested_tlb)),
+            ("walker.nested_level2", Some(w.nested_level2)),
+            ("walker.nested_level3", Some(w.nested_level3)),
+            ("walker.nested_level4", Some(w.nested_level4)),
+        ] {
+            let Some(e) = e else { continue };
+            let whole = e.ways != 0 && e.entries % e.ways == 0;
+            if !(e.entries == 0 || whole && e.sets().is_power_of_two()) {
+                return Err(MachineError::Range {
+                    key: key.to_owned(),
+                    value: format!("{} entries of {} ways", e.entries, e.ways),
+                    allowed: "entries must be 0, or ways times a power of two".to_owned(),
+                });
+            }
+        }
+        for (key, c, hashed) in [
+            ("cache.l1", self.cache.l1, false),
+            ("cache.l2", self.cache.l2, false),
+            ("cache.l3", self.cache.l3, true),
+        ] {
+            let sets = c.sets();
+            if c.ways == 0 || sets == 0 || !(hashed || sets.is_power_of_two()) {
+                return Err(MachineError::Range {
+                    key: key.to_owned(),
+                    value: format!("{} of {} ways", c.size, c.ways),
+                    allowed: "private caches need 64 B times ways times a power of two".to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Hardware threads in all.
+    pub fn cpus(&self) -> usize {
+        self.sockets * self.cores_per_socket * self.threads_per_core
+    }
+}
+
+trait Names {
+    fn map_names(&self) -> String;
+}
+impl Names for [(&str, &str)] {
+    fn map_names(&self) -> String {
+        self.iter().map(|(n, _)| *n).collect::<Vec<_>>().join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_built_in_machine_reads() {
+        for (name, _) in BUILTIN {
+            let m = Machine::builtin(name).unwrap_or_else(|e| panic!("{name}: {e}"));
+            assert!(m.cpus() >= 8, "{name}");
+        }
+    }
+
+    #[test]
+    fn refusals_name_the_key_the_value_and_what_is_allowed() {
+        let text = BUILTIN[0].1;
+        let why = |from: &str, to: &str| {
+            assert!(text.contains(from), "{from}");
+            Machine::from_toml(&text.replacen(from, to, 1))
+                .unwrap_err()
+                .to_string()
+        };
+        let e = why("page_table_levels = 4", "page_table_levels = 3");
+        assert!(
+            e.contains("page_table_levels is 3") && e.contains("4 to 5"),
+            "{e}"
+        );
+        let e = why("clock = \"2.2 GHz\"", "clock = \"2.2\"");
+        assert!(e.contains("`2.2`") && e.contains("GHz"), "{e}");
+        let e = why("sockets = 4", "sokets = 4");
+        assert!(e.contains("sokets") && e.contains("sockets"), "{e}");
+        let e = Machine::builtin("pdp11").unwrap_err().to_string();
+        assert!(e.contains("pdp11") && e.contains("gold-6252"), "{e}");
+    }
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Nodes' memory and the links between them, with load-dependent waiting.
+//!
+//! Each node's memory and each directed link is a server that needs a fixed
+//! time per line (64 bytes over its bandwidth). Simulated CPUs advance in
+//! quanta; the traffic of one quantum sets the wait of the next. Below
+//! saturation that is the wait of an M/D/1 queue. At saturation it is the wait
+//! that makes a closed population of requesters send just what the server can
+//! do: if they sent `load` times that at the latency they saw, they need
+//! `load` times the latency.
+//!
+//! The interferer is a closed population: it keeps a number of lines
+//! outstanding at its node whatever happens, so each other request finds them
+//! ahead of itself.
+
+use crate::machine::Machine;
+use crate::parts::Memory;
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Server {
+    /// Cycles that one line occupies it.
+    service: f64,
+    /// Latency of a line without waiting.
+    nominal: f64,
+    /// Lines of others that are always ahead in the queue.
+    standing: f64,
+    arrivals: u64,
+    wait: f64,
+    /// Lines served since the start, for reports.
+    lines: u64,
+}
+
+impl Server {
+    fn new(service: f64, nominal: f64) -> Self {
+        Server {
+            service,
+            nominal,
+            ..Default::default()
+        }
+    }
+
+    #[inline(always)]
+    fn arrive(&mut self) -> f64 {
+        self.arrivals += 1;
+        self.wait
+    }
+
+    fn end_quantum(&mut self, cycles: f64) {
+        let load = self.arrivals as f64 * self.service / cycles;
+        self.lines += self.arrivals;
+        self.arrivals = 0;
+        let calm = load.min(0.95);
+        let queue = self.service * calm / (2.0 * (1.0 - calm));
+        let hog = self.standing * self.service;
+        let saturated = (self.nominal + self.wait) * load - self.nominal;
+        // Half of the step, for those who also wait for other things.
+        self.wait += 0.5 * ((queue + hog).max(saturated) - self.wait);
+    }
+}
+
+/// Memory behind one queue per node and one per directed link.
+#[derive(Debug, Clone)]
+pub struct QueuedMemory {
+    nodes: Vec<Server>,
+    links: Vec<Server>,
+    local: f64,
+    remote: f64,
+    remote_cache: f64,
+    hog: f64,
+}
+
+impl QueuedMemory {
+    /// The memory of `m`, idle.
+    pub fn new(m: &Machine) -> Self {
+        let n = m.sockets;
+        let streaming = m.memory.bandwidth.cycles_per_line(m.clock).0;
+        let per_line = streaming / m.memory.random_efficiency;
+        let link = m.memory.link_bandwidth.cycles_per_line(m.clock).0;
+        let local = m.memory.local.at(m.clock).0;
+        let remote = m.memory.remote.at(m.clock).0;
+        QueuedMemory {
+            nodes: vec![Server::new(per_line, local); n],
+            links: vec![Server::new(link, remote); n * n],
+            local,
+            remote,
+            remote_cache: m.memory.remote_cache.at(m.clock).0,
+            hog: m.interferer.outstanding,
+        }
+    }
+
+    /// Lines that `node`'s memory has served in finished quanta.
+    pub fn lines_served(&self, node: usize) -> u64 {
+        self.nodes[node].lines
+    }
+}
+
+impl Memory for QueuedMemory {
+    #[inline(always)]
+    fn read(&mut self, from: usize, home: usize) -> f64 {
+        let wait = self.nodes[home].arrive();
+        if from == home {
+            return self.local + wait;
+        }
+        let n = self.nodes.len();
+        self.remote + wait + self.links[home * n + from].arrive()
+    }
+
+    #[inline(always)]
+    fn forward(&mut self, from: usize, home: usize) -> f64 {
+        let n = self.nodes.len();
+        self.remote_cache + self.links[home * n + from].arrive()
+    }
+
+    fn end_quantum(&mut self, cycles: f64) {
+        for s in self.nodes.iter_mut().chain(&mut self.links) {
+            s.end_quantum(cycles);
+        }
+    }
+
+    fn add_interferer(&mut self, node: usize) {
+        let s = &mut self.nodes[node];
+        s.standing = self.hog;
+        s.wait = s.standing * s.service;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory() -> QueuedMemory {
+        let mut m = Machine::builtin("e7-4850v3").unwrap();
+        m.interferer.outstanding = 190.0;
+        m.memory.random_efficiency = 1.0;
+        QueuedMemory::new(&m)
+    }
+
+    /// A closed population of `n` requesters on `from`, each sending its next
+    /// line to `home` when the last arrived. Returns lines per cycle.
+    fn throughput(mem: &mut QueuedMemory, n: u32, from: usize, home: usize) -> f64 {
+        let quantum = 20_000.0;
+        let mut due = vec![0.0; n as usize];
+        let (mut lines, rounds) = (0u64, 400);
+        for round in 0..rounds {
+            let end = quantum * f64::from(round + 1);
+            for t in &mut due {
+                while *t < end {
+                    *t += mem.read(from, home);
+                    lines += u64::from(round >= rounds / 2);
+                }
+            }
+            mem.end_quantum(quantum);
+        }
+        lines as f64 / (quantum * f64::from(rounds / 2))
+    }
+
+    #[test]
+    fn an_idle_machine_has_its_nominal_latencies() {
+        let mut m = memory();
+        m.end_quantum(1e4);
+        assert_eq!(m.read(0, 0), 280.0);
+        assert_eq!(m.read(0, 3), 580.0);
+        assert_eq!(m.forward(0, 3), 360.0);
+    }
+
+    #[test]
+    fn few_requesters_get_their_latency_and_many_get_the_bandwidth() {
+        let one = throughput(&mut memory(), 1, 0, 0);
+        assert!((one * 280.0 - 1.0).abs() < 0.02, "{one}");
+        let peak = 28e9 / 64.0 / 2.2e9;
+        let many = throughput(&mut memory(), 400, 0, 0);
+        assert!((many / peak - 1.0).abs() < 0.03, "{many} of {peak}");
+        let link = 11e9 / 64.0 / 2.2e9;
+        let many = throughput(&mut memory(), 400, 0, 1);
+        assert!((many / link - 1.0).abs() < 0.03, "{many} of {link}");
+    }
+
+    #[test]
+    fn the_interferer_is_waited_for_and_only_on_its_node() {
+        let mut m = memory();
+        m.add_interferer(1);
+        m.end_quantum(1e4);
+        let ahead = 190.0 * 64.0 / 28e9 * 2.2e9;
+        assert!((m.read(0, 1) - (580.0 + ahead)).abs() < 1.0);
+        assert_eq!(m.read(0, 2), 580.0);
+    }
+}

@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The replaceable parts of the model, as traits, and the standard set.
+//!
+//! A [`crate::system::System`] is generic over [`Parts`], so a hardware
+//! proposal (a coalescing TLB, a HATRIC-style directory) is another `impl` of
+//! one trait and costs the others nothing at run time. The contract of each
+//! part stands at its trait; the standard implementations are what the papers'
+//! servers have.
+
+use crate::assoc::{Index, Key, TagArray};
+use crate::machine::{Cache, Entries, Machine};
+use crate::memory::QueuedMemory;
+use crate::units::PageSize;
+
+/// Where a translation was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TlbHit {
+    /// First level: free.
+    L1,
+    /// Second level.
+    L2,
+    /// Nowhere: a walk is needed.
+    Miss,
+}
+
+/// The TLBs of one core.
+///
+/// `lookup` inserts on a miss: the walk that must follow always ends in a
+/// translation here, since faults are the kernel's and not modelled.
+pub trait Tlb {
+    /// Finds the page of `size` that holds virtual address `va`.
+    fn lookup(&mut self, va: u64, size: PageSize) -> TlbHit;
+    /// Drops the page of `size` that holds `va`, at every level.
+    fn invalidate(&mut self, va: u64, size: PageSize);
+    /// Drops everything.
+    fn flush(&mut self);
+}
+
+/// Page-walk caches of one core and one dimension (native and guest, or
+/// nested): entries of levels 2 and up that point to the next table.
+pub trait WalkCache {
+    /// The lowest level whose entry for `addr` is cached, among levels above
+    /// `leaf`; `None` if the walk starts at the root. The walk's first
+    /// reference is then to the level below.
+    fn lowest(&mut self, addr: u64, leaf: u32, root: u32) -> Option<u32>;
+    /// Stores the entry of `level` for `addr` after it was read.
+    fn fill(&mut self, addr: u64, level: u32);
+    /// Drops everything.
+    fn flush(&mut self);
+}
+
+/// Whole-page guest-physical to host-physical translations of one core.
+pub trait NestedTlb {
+    /// Finds the nested page of `size` that holds guest-physical `gpa`;
+    /// inserts on a miss, as [`Tlb::lookup`] does.
+    fn lookup(&mut self, gpa: u64, size: PageSize) -> bool;
+    /// Drops everything.
+    fn flush(&mut self);
+}
+
+/// Where a private lookup ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PrivateHit {
+    /// First level.
+    L1,
+    /// Second level.
+    L2,
+    /// Neither; both now hold the line.
+    Miss,
+}
+
+/// The private caches of one core. Data and table lines are alike.
+pub trait PrivateCache {
+    /// Finds `line`, inserting it on a miss.
+    fn access(&mut self, line: Key) -> PrivateHit;
+    /// Drops `line`.
+    fn invalidate(&mut self, line: Key);
+}
+
+/// The last-level cache of one node, shared by its cores.
+pub trait SharedCache {
+    /// Finds `line`, inserting it on a miss. True on a hit.
+    fn access(&mut self, line: Key) -> bool;
+    /// Whether `line` is there, without touching it.
+    fn contains(&self, line: Key) -> bool;
+    /// Drops `line`.
+    fn invalidate(&mut self, line: Key);
+    /// Hints that `line` will be looked up soon.
+    fn prefetch(&self, line: Key);
+}
+
+/// Memory of all nodes with what lies between them.
+pub trait Memory {
+    /// Latency in cycles of a line that `from` reads from the memory of
+    /// `home`, load included, and notes the traffic. Nodes are below the
+    /// machine's number of sockets.
+    fn read(&mut self, from: usize, home: usize) -> f64;
+    /// The same when `home`'s L3 supplies the line.
+    fn forward(&mut self, from: usize, home: usize) -> f64;
+    /// Ends a quantum of `cycles`: waiting times follow the traffic noted.
+    fn end_quantum(&mut self, cycles: f64);
+    /// Puts a bandwidth hog on `node`.
+    fn add_interferer(&mut self, node: usize);
+}
+
+/// One choice of every part.
+pub trait Parts {
+    /// TLBs.
+    type Tlb: Tlb;
+    /// Page-walk caches.
+    type WalkCache: WalkCache;
+    /// Nested TLB.
+    type NestedTlb: NestedTlb;
+    /// Private caches.
+    type Private: PrivateCache;
+    /// Shared cache.
+    type Shared: SharedCache;
+    /// Memory.
+    type Memory: Memory;
+    /// TLBs for one core of `m`.
+    fn tlb(m: &Machine) -> Self::Tlb;
+    /// Native (guest) walk caches for one core of `m`.
+    fn walk_cache(m: &Machine) -> Self::WalkCache;
+    /// Nested walk caches for one core of `m`.
+    fn nested_walk_cache(m: &Machine) -> Self::WalkCache;
+    /// Nested TLB for one core of `m`.
+    fn nested_tlb(m: &Machine) -> Self::NestedTlb;
+    /// Private caches for one core of `m`.
+    fn private(m: &Machine) -> Self::Private;
+    /// Shared cache for one node of `m`.
+    fn shared(m: &Machine) -> Self::Shared;
+    /// Memory of `m`.
+    fn memory(m: &Machine) -> Self::Memory;
+}
+
+fn entries(e: Entries) -> TagArray {
+    TagArray::new(e.sets(), e.ways, Index::Modulo)
+}
+
+/// First-level TLBs per page size over a unified second level.
+#[derive(Debug, Clone)]
+pub struct TwoLevelTlb {
+    l1: [TagArray; 3],
+    l2: TagArray,
+    l2_1g: TagArray,
+    l2_holds_2m: bool,
+}
+
+#[inline(always)]
+fn page_key(addr: u64, size: PageSize) -> Key {
+    Key::new((addr >> size.shift()) | (u64::from(size.level()) << 58))
+}
+
+impl TwoLevelTlb {
+    /// The TLBs that `m` describes.
+    pub fn new(m: &Machine) -> Self {
+        TwoLevelTlb {
+            l1: [
+                entries(m.tlb.l1_4k),
+                entries(m.tlb.l1_2m),
+                entries(m.tlb.l1_1g),
+            ],
+            l2: entries(m.tlb.l2),
+            l2_1g: entries(m.tlb.l2_1g.unwrap_or(Entries {
+                entries: 0,
+                ways: 0,
+            })),
+            l2_holds_2m: m.tlb.l2_holds_2m,
+        }
+    }
+
+    #[inline(always)]
+    fn second(&mut self, size: PageSize) -> Option<&mut TagArray> {
+        match size {
+            PageSize::Size4K => Some(&mut self.l2),
+            PageSize::Size2M => self.l2_holds_2m.then_some(&mut self.l2),
+            PageSize::Size1G => Some(&mut self.l2_1g),
+        }
+    }
+}
+
+impl Tlb for TwoLevelTlb {
+    #[inline(always)]
+    fn lookup(&mut self, va: u64, size: PageSize) -> TlbHit {
+        let key = page_key(va, size);
+        if self.l1[size.level() as usize - 1].access(key) {
+            return TlbHit::L1;
+        }
+        let hit = self.second(size).is_some_and(|l2| l2.access(key));
+        if hit { TlbHit::L2 } else { TlbHit::Miss }
+    }
+
+    fn invalidate(&mut self, va: u64, size: PageSize) {
+        let key = page_key(va, size);
+        self.l1[size.level() as usize - 1].invalidate(key);
+        if let Some(l2) = self.second(size) {
+            l2.invalidate(key);
+        }
+    }
+
+    fn flush(&mut self) {
+        self.l1.iter_mut().for_each(TagArray::clear);
+        self.l2.clear();
+        self.l2_1g.clear();
+    }
+}
+
+/// One small cache per level, after Barr et al. (ISCA'10), split translation
+/// caches.
+#[derive(Debug, Clone)]
+pub struct SplitWalkCache {
+    /// Index 0 is level 2.
+    levels: [TagArray; 4],
+}
+
+#[inline(always)]
+fn entry_number(addr: u64, level: u32) -> u64 {
+    addr >> (12 + 9 * (level - 1))
+}
+
+impl WalkCache for SplitWalkCache {
+    #[inline(always)]
+    fn lowest(&mut self, addr: u64, leaf: u32, root: u32) -> Option<u32> {
+        (leaf + 1..=root)
+            .find(|&l| self.levels[l as usize - 2].probe(Key::new(entry_number(addr, l))))
+    }
+
+    #[inline(always)]
+    fn fill(&mut self, addr: u64, level: u32) {
+        self.levels[level as usize - 2].access(Key::new(entry_number(addr, level)));
+    }
+
+    fn flush(&mut self) {
+        self.levels.iter_mut().for_each(TagArray::clear);
+    }
+}
+
+/// A nested TLB of one structure.
+#[derive(Debug, Clone)]
+pub struct PlainNestedTlb(TagArray);
+
+impl NestedTlb for PlainNestedTlb {
+    #[inline(always)]
+    fn lookup(&mut self, gpa: u64, size: PageSize) -> bool {
+        self.0.access(page_key(gpa, size))
+    }
+    fn flush(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// First- and second-level cache of a core, filled together.
+#[derive(Debug, Clone)]
+pub struct L1L2 {
+    l1: TagArray,
+    l2: TagArray,
+}
+
+fn lines(c: Cache, index: Index) -> TagArray {
+    TagArray::new(c.sets(), c.ways, index)
+}
+
+impl PrivateCache for L1L2 {
+    #[inline(always)]
+    fn access(&mut self, line: Key) -> PrivateHit {
+        if self.l1.access(line) {
+            PrivateHit::L1
+        } else if self.l2.access(line) {
+            PrivateHit::L2
+        } else {
+            PrivateHit::Miss
+        }
+    }
+    fn invalidate(&mut self, line: Key) {
+        self.l1.invalidate(line);
+        self.l2.invalidate(line);
+    }
+}
+
+/// A sliced last-level cache: sets picked by a hash.
+#[derive(Debug, Clone)]
+pub struct Sliced(TagArray);
+
+impl SharedCache for Sliced {
+    #[inline(always)]
+    fn access(&mut self, line: Key) -> bool {
+        self.0.access(line)
+    }
+    #[inline]
+    fn contains(&self, line: Key) -> bool {
+        self.0.contains(line)
+    }
+    fn invalidate(&mut self, line: Key) {
+        self.0.invalidate(line);
+    }
+    #[inline(always)]
+    fn prefetch(&self, line: Key) {
+        self.0.prefetch(line);
+    }
+}
+
+/// The parts of the papers' servers.
+#[derive(Debug, Clone, Copy)]
+pub struct Standard;
+
+impl Parts for Standard {
+    type Tlb = TwoLevelTlb;
+    type WalkCache = SplitWalkCache;
+    type NestedTlb = PlainNestedTlb;
+    type Private = L1L2;
+    type Shared = Sliced;
+    type Memory = QueuedMemory;
+
+    fn tlb(m: &Machine) -> TwoLevelTlb {
+        TwoLevelTlb::new(m)
+    }
+    fn walk_cache(m: &Machine) -> SplitWalkCache {
+        let w = &m.walker;
+        SplitWalkCache {
+            levels: [w.level2, w.level3, w.level4, w.level5].map(entries),
+        }
+    }
+    fn nested_walk_cache(m: &Machine) -> SplitWalkCache {
+        let w = &m.walker;
+        let top = w.nested_level4;
+        SplitWalkCache {
+            levels: [w.nested_level2, w.nested_level3, top, top].map(entries),
+        }
+    }
+    fn nested_tlb(m: &Machine) -> PlainNestedTlb {
+        PlainNestedTlb(entries(m.walker.nested_tlb))
+    }
+    fn private(m: &Machine) -> L1L2 {
+        L1L2 {
+            l1: lines(m.cache.l1, Index::Modulo),
+            l2: lines(m.cache.l2, Index::Modulo),
+        }
+    }
+    fn shared(m: &Machine) -> Sliced {
+        Sliced(lines(m.cache.l3, Index::Hashed))
+    }
+    fn memory(m: &Machine) -> QueuedMemory {
+        QueuedMemory::new(m)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine() -> Machine {
+        Machine::builtin("e7-4850v3").unwrap()
+    }
+
+    #[test]
+    fn tlb_reach_is_entries_times_page_size() {
+        // Pages that differ in their low bits spread over the sets evenly, so
+        // exactly `entries` of them stay, and one more per set evicts all.
+        for (size, first, second) in [(PageSize::Size4K, 64, 1024), (PageSize::Size2M, 32, 1024)] {
+            let mut t = TwoLevelTlb::new(&machine());
+            let mut pass = |n: u64| -> [usize; 3] {
+                let mut r = [0; 3];
+                for p in 0..n {
+                    r[t.lookup(p << size.shift(), size) as usize] += 1;
+                }
+                r
+            };
+            assert_eq!(pass(first), [0, 0, first as usize]);
+            assert_eq!(
+                pass(first),
+                [first as usize, 0, 0],
+                "reach of the first level"
+            );
+            pass(second);
+            assert_eq!(pass(second)[2], 0, "reach of the second level");
+            pass(second + 128);
+            assert_eq!(
+                pass(second + 128)[2],
+                second as usize + 128,
+                "just beyond it"
+            );
+        }
+    }
+
+    #[test]
+    fn an_invalidated_page_misses_and_its_neighbour_does_not() {
+        let mut t = TwoLevelTlb::new(&machine());
+        t.lookup(0x1000, PageSize::Size4K);
+        t.lookup(0x2000, PageSize::Size4K);
+        t.invalidate(0x1000, PageSize::Size4K);
+        assert_eq!(t.lookup(0x2fff, PageSize::Size4K), TlbHit::L1);
+        assert_eq!(t.lookup(0x1000, PageSize::Size4K), TlbHit::Miss);
+    }
+
+    #[test]
+    fn walk_caches_answer_with_the_lowest_level() {
+        let mut w = Standard::walk_cache(&machine());
+        assert_eq!(w.lowest(0x1234_5678, 1, 4), None);
+        for l in 2..=4 {
+            w.fill(0x1234_5678, l);
+        }
+        assert_eq!(w.lowest(0x1234_5678, 1, 4), Some(2));
+        assert_eq!(
+            w.lowest(0x1234_5678, 2, 4),
+            Some(3),
+            "a 2 MiB leaf is not in a walk cache"
+        );
+        assert_eq!(w.lowest(0x1234_5678 ^ (1 << 21), 1, 4), Some(3));
+        assert_eq!(w.lowest(0x1234_5678 ^ (1 << 30), 1, 4), Some(4));
+    }
+}

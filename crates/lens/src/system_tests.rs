@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Closed-form checks of walks and of the core model.
+
+use super::*;
+use crate::layout::{
+    Backing, DataPolicy, HugePolicy, Init, Nested, Policies, RegionSpec, TablePolicy,
+};
+use crate::parts::Standard;
+use crate::units::{Bytes, Latency};
+
+struct Fixed(Vec<Access>);
+impl Source for Fixed {
+    fn fill(&mut self, out: &mut Vec<Access>) {
+        out.extend_from_slice(&self.0);
+    }
+}
+
+/// Independent loads or a chain, uniformly over `bytes` from `start`.
+struct Uniform {
+    x: u64,
+    start: u64,
+    bytes: u64,
+    dependent: bool,
+}
+impl Source for Uniform {
+    fn fill(&mut self, out: &mut Vec<Access>) {
+        self.x = mix(self.x + 1);
+        let va = self.start + self.x % self.bytes / 64 * 64;
+        out.push(Access {
+            va,
+            write: false,
+            dependent: self.dependent,
+            work: 1,
+        });
+    }
+}
+
+fn machine(levels: u32) -> Machine {
+    let mut m = Machine::builtin("e7-4850v3").unwrap();
+    m.page_table_levels = levels;
+    // Round figures, whatever is fitted in the file.
+    m.walker.turnaround = Latency::Cycles(80.0);
+    m.cache.l3.latency = Latency::Cycles(60.0);
+    m
+}
+
+fn policies(data: usize, tables: usize) -> Policies {
+    Policies {
+        data: DataPolicy::Fixed(data),
+        tables: TablePolicy::Fixed(tables),
+        huge: HugePolicy::Never,
+        nested: None,
+    }
+}
+
+fn layout(p: Policies) -> Layout {
+    let spec = RegionSpec {
+        name: "data",
+        bytes: Bytes::gib(64),
+        init: Init::Single,
+        backing: Backing::Mapped,
+    };
+    Layout::new(&[spec], 4, Bytes::gib(128), p)
+}
+
+const PACE: Pace = Pace {
+    base: 10.0,
+    window: 2.0,
+};
+
+fn system(m: &Machine, p: Policies) -> System<Standard> {
+    System::new(
+        m,
+        layout(p),
+        PACE,
+        &[0],
+        vec![Box::new(Fixed(vec![Access::load(1 << 36)]))],
+    )
+}
+
+fn cold_walk(levels: u32, p: Policies, size: PageSize) -> (f64, u64) {
+    let m = machine(levels);
+    let mut s = system(&m, p);
+    let va = s.layout.start(0) + 0x1234_5678;
+    let cycles = s.walk(0, 0, va, size);
+    (cycles - m.walker.overhead.at(m.clock).0, s.stats.walk_refs)
+}
+
+#[test]
+fn a_cold_native_walk_is_one_memory_latency_per_level() {
+    for (levels, size, refs) in [
+        (4, PageSize::Size4K, 4),
+        (4, PageSize::Size2M, 3),
+        (4, PageSize::Size1G, 2),
+        (5, PageSize::Size4K, 5),
+        (5, PageSize::Size2M, 4),
+    ] {
+        assert_eq!(
+            cold_walk(levels, policies(0, 0), size),
+            (280.0 * refs as f64, refs)
+        );
+        assert_eq!(
+            cold_walk(levels, policies(0, 1), size),
+            (580.0 * refs as f64, refs)
+        );
+    }
+}
+
+#[test]
+fn a_cold_nested_walk_makes_24_references_or_35_with_five_levels() {
+    for (levels, refs) in [(4, 24), (5, 35)] {
+        let mut p = policies(0, 0);
+        p.nested = Some(Nested {
+            tables: TablePolicy::Fixed(0),
+            huge: false,
+        });
+        let (_, seen) = {
+            // Without walk caches or a nested TLB every reference shows.
+            let mut m = machine(levels);
+            let none = crate::machine::Entries {
+                entries: 0,
+                ways: 0,
+            };
+            for e in [
+                &mut m.walker.nested_tlb,
+                &mut m.walker.nested_level2,
+                &mut m.walker.nested_level3,
+                &mut m.walker.nested_level4,
+            ] {
+                *e = none;
+            }
+            let mut s = system(&m, p);
+            let va = s.layout.start(0) + 0x1234_5678;
+            (s.walk(0, 0, va, PageSize::Size4K), s.stats.walk_refs)
+        };
+        assert_eq!(seen, refs);
+    }
+}
+
+#[test]
+fn nested_2_mib_pages_shorten_every_nested_translation_by_one() {
+    let mut m = machine(4);
+    let none = crate::machine::Entries {
+        entries: 0,
+        ways: 0,
+    };
+    m.walker.nested_tlb = none;
+    m.walker.nested_level2 = none;
+    m.walker.nested_level3 = none;
+    m.walker.nested_level4 = none;
+    let mut p = policies(0, 0);
+    p.nested = Some(Nested {
+        tables: TablePolicy::Fixed(0),
+        huge: true,
+    });
+    let mut s = system(&m, p);
+    let va = s.layout.start(0) + 0x1234_5678;
+    s.walk(0, 0, va, PageSize::Size4K);
+    assert_eq!(s.stats.walk_refs, 4 * (3 + 1) + 3);
+}
+
+#[test]
+fn a_warm_walk_is_the_leaf_alone_where_the_caches_hold_it() {
+    let m = machine(4);
+    let mut s = system(&m, policies(0, 1));
+    let va = s.layout.start(0);
+    let overhead = m.walker.overhead.at(m.clock).0;
+    s.walk(0, 0, va, PageSize::Size4K);
+    // The neighbouring page: walk cache for levels 2 to 4, same line in L1.
+    assert_eq!(s.walk(0, 0, va + 0x1000, PageSize::Size4K), overhead + 4.0);
+    // Eight entries to a line: the ninth page needs the next line.
+    assert_eq!(
+        s.walk(0, 0, va + 0x8000, PageSize::Size4K),
+        overhead + 580.0
+    );
+    // Another 2 MiB: its level-2 entry is in L1 (same line), its leaf is not.
+    assert_eq!(
+        s.walk(0, 0, va + (1 << 21), PageSize::Size4K),
+        overhead + 4.0 + 580.0
+    );
+}
+
+fn uniform(dependent: bool, pace: Pace, p: Policies) -> Stats {
+    let m = machine(4);
+    let l = layout(p);
+    let start = l.start(0);
+    let source = Uniform {
+        x: 1,
+        start,
+        bytes: 64 << 30,
+        dependent,
+    };
+    let mut s = System::<Standard>::new(&m, l, pace, &[0], vec![Box::new(source)]);
+    s.run(300_000);
+    s.run(100_000)
+}
+
+#[test]
+fn cycles_are_conserved() {
+    for dependent in [false, true] {
+        let s = uniform(dependent, PACE, policies(1, 2));
+        let parts = s.data_stall + s.walk_stall + s.base + s.kernel;
+        assert!(
+            (parts / s.cycles - 1.0).abs() < 1e-9,
+            "{parts} of {}",
+            s.cycles
+        );
+        assert_eq!(s.tlb_l1 + s.tlb_l2 + s.walks, s.accesses);
+    }
+}
+
+#[test]
+fn a_chain_pays_walk_data_and_base_in_full() {
+    let s = uniform(true, PACE, policies(0, 0));
+    let n = s.accesses as f64;
+    let l3 = s.data_l3 as f64;
+    let mem = s.data_mem[0] as f64;
+    let tlb2 = s.tlb_l2 as f64 * 7.0;
+    let want = s.walk_cycles + mem * 280.0 + l3 * 60.0 + 10.0 * n + tlb2;
+    // Loaded latency adds a little over the nominal 280.
+    assert!(
+        s.cycles >= want * 0.999 && s.cycles < want * 1.02,
+        "{} of {want}",
+        s.cycles
+    );
+}
+
+#[test]
+fn independent_accesses_hide_data_behind_walks_up_to_the_window() {
+    let wide = uniform(
+        false,
+        Pace {
+            base: 10.0,
+            window: 16.0,
+        },
+        policies(0, 0),
+    );
+    let bound = wide.walk_cycles + 80.0 * wide.walks as f64;
+    assert!(
+        wide.cycles > bound * 0.999 && wide.cycles < bound * 1.05,
+        "walks are serial: {wide:?}"
+    );
+    let narrow = uniform(
+        false,
+        Pace {
+            base: 10.0,
+            window: 1.0,
+        },
+        policies(0, 0),
+    );
+    let chain = uniform(
+        true,
+        Pace {
+            base: 10.0,
+            window: 1.0,
+        },
+        policies(0, 0),
+    );
+    assert!(
+        narrow.cycles / chain.cycles > 0.95,
+        "a window of one hides nothing"
+    );
+}
+
+#[test]
+fn a_shootdown_costs_sender_and_targets_and_drops_the_translation() {
+    let m = machine(4);
+    let sources = (0..3)
+        .map(|_| Box::new(Fixed(vec![Access::load(1 << 36)])) as _)
+        .collect();
+    // Two on node 0, one on node 1.
+    let mut s = System::<Standard>::new(&m, layout(policies(0, 0)), PACE, &[0, 2, 28], sources);
+    s.run(1000);
+    assert_eq!(s.run(1000).walks, 0, "warm");
+    let before: Vec<f64> = s.threads.iter().map(|t| t.done).collect();
+    s.shootdown(0, &[0, 1, 2], 1 << 36);
+    let cost = |i: usize| s.threads[i].done - before[i];
+    assert!(cost(0) >= 2000.0 + 150.0 && cost(1) >= 500.0 && cost(2) >= 500.0);
+    assert_eq!(s.stats.ipis, 2);
+    let walked = s.run(1000).walks;
+    assert_eq!(walked, 3, "each core walks once more");
+}
+
+#[test]
+fn leaf_bits_cost_one_locked_store_per_page_and_copy() {
+    let m = machine(4);
+    let pages: Vec<_> = (0..64)
+        .map(|p| Access::store((1 << 36) + p * 4096))
+        .collect();
+    let mut s = System::<Standard>::new(
+        &m,
+        layout(policies(0, 0)),
+        PACE,
+        &[0],
+        vec![Box::new(Fixed(pages))],
+    );
+    s.track_leaf_bits(LeafBits::new());
+    assert_eq!(s.run(10_000).bit_updates, 64);
+    assert_eq!(s.run(10_000).bit_updates, 0);
+    let first = (1u64 << 36) >> 12;
+    assert_eq!(s.leaf_bits().unwrap().read(1, first), (true, true));
+}
+
+#[test]
+fn lazy_copies_fault_once_per_block_and_domain() {
+    let m = machine(4);
+    let pages: Vec<_> = (0..4096)
+        .map(|p| Access::load((1 << 36) + p * 4096))
+        .collect();
+    let sources = (0..2)
+        .map(|_| Box::new(Fixed(pages.clone())) as _)
+        .collect();
+    let mut p = policies(0, 0);
+    p.tables = TablePolicy::Replicated;
+    let mut s = System::<Standard>::new(&m, layout(p), PACE, &[0, 28], sources);
+    s.fill_lazily(LazyFill::new(9));
+    let stats = s.run(40_000);
+    assert_eq!(
+        stats.lazy_faults,
+        2 * 8,
+        "4096 entries are 8 tables, in each of 2 domains"
+    );
+    let parts = stats.data_stall + stats.walk_stall + stats.base + stats.kernel;
+    assert!(
+        (parts / stats.cycles - 1.0).abs() < 1e-9,
+        "{parts} of {}",
+        stats.cycles
+    );
+}
+
+#[test]
+fn the_same_input_gives_the_same_cycles() {
+    let p = policies(0, 1);
+    assert_eq!(uniform(false, PACE, p), uniform(false, PACE, p));
+}

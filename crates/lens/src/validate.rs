@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Predicted beside published: the validation protocol.
+//!
+//! For each workload of a dataset one constant is fitted to one run
+//! ([`fit_pace`]), the all-local 4 KiB run of its scenario. Every other
+//! configuration is then predicted. Nothing else is fitted here.
+
+use crate::config::{Scheme, Setup};
+use crate::experiment::{Budget, fit_pace, run};
+use crate::machine::{Machine, MachineError};
+use crate::reference::{Dataset, Run};
+use crate::system::Pace;
+use crate::workload::{Scenario, workload};
+
+/// One configuration, predicted and published.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// File.
+    pub dataset: String,
+    /// Whether it counts as virtual (vMitosis) or native.
+    pub virtualised: bool,
+    /// Workload.
+    pub workload: String,
+    /// Configuration.
+    pub config: String,
+    /// Configuration that both runtimes are divided by.
+    pub baseline: &'static str,
+    /// Published runtime over the baseline's.
+    pub published: f64,
+    /// Predicted runtime over the baseline's.
+    pub predicted: f64,
+    /// Published walker-active cycles over runtime.
+    pub published_walk: Option<f64>,
+    /// Predicted walker-active cycles over runtime.
+    pub predicted_walk: f64,
+    /// Whether the configuration is its own baseline, and so not a
+    /// prediction.
+    pub is_baseline: bool,
+}
+
+impl Row {
+    /// Predicted over published, minus one.
+    pub fn error(&self) -> f64 {
+        self.predicted / self.published - 1.0
+    }
+}
+
+/// Error statistics over the rows that are predictions.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Summary {
+    /// How many rows.
+    pub rows: usize,
+    /// Median absolute error of the normalised runtime.
+    pub median: f64,
+    /// Its 90th percentile.
+    pub p90: f64,
+    /// Pairs of configurations of one workload and baseline whose published
+    /// runtimes differ by more than 5 %.
+    pub pairs: usize,
+    /// Of these, pairs that the model puts in the wrong order.
+    pub misordered: usize,
+}
+
+/// Where a workload's constant came from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fitted {
+    /// File.
+    pub dataset: String,
+    /// Workload.
+    pub workload: String,
+    /// Scenario.
+    pub scenario: Scenario,
+    /// The constant.
+    pub pace: Pace,
+    /// The run that it was fitted to.
+    pub from: String,
+}
+
+/// The machine that a dataset was measured on.
+///
+/// # Errors
+/// None with the built-in machines.
+pub fn machine_for(virtualised: bool) -> Result<Machine, MachineError> {
+    Machine::builtin(if virtualised {
+        "gold-6252"
+    } else {
+        "e7-4850v3"
+    })
+}
+
+/// Name of the run that gives a workload's own constant.
+pub fn calibration_run(s: Scenario) -> &'static str {
+    match s {
+        Scenario::Thin => "LP-LD",
+        Scenario::VirtualThin => "LL",
+        Scenario::Wide | Scenario::VirtualWide => "F",
+    }
+}
+
+fn scheme(s: Scenario) -> Scheme {
+    match s {
+        Scenario::Thin | Scenario::Wide => Scheme::Mitosis,
+        _ => Scheme::VMitosis,
+    }
+}
+
+/// Fits the constant of every workload and scenario of `data`, except where
+/// no measured share is to be had; those take their generator's default.
+pub fn fit_all(m: &Machine, data: &Dataset, budget: Budget) -> Vec<Fitted> {
+    let mut out: Vec<Fitted> = Vec::new();
+    for r in &data.runs {
+        let scenario = r.setup.scenario;
+        if out
+            .iter()
+            .any(|f| f.workload == r.workload && f.scenario == scenario)
+        {
+            continue;
+        }
+        let Some(w) = workload(&r.workload, scenario) else {
+            continue;
+        };
+        let name = calibration_run(scenario);
+        let measured = data.runs.iter().find(|x| {
+            x.workload == r.workload && x.setup.scenario == scenario && x.setup.name == name
+        });
+        let setup = measured.map_or_else(
+            || Setup::parse(name, scheme(scenario)),
+            |x| Ok(x.setup.clone()),
+        );
+        let share = measured.and_then(|x| x.walk_share);
+        let (pace, from) = match (setup, share) {
+            (Ok(setup), Some(share)) => (fit_pace(m, &w, &setup, share, budget), name.to_owned()),
+            _ => (
+                Pace {
+                    base: w.default_base,
+                    window: m.core.window,
+                },
+                "default".to_owned(),
+            ),
+        };
+        let (dataset, workload) = (data.name.clone(), r.workload.clone());
+        out.push(Fitted {
+            dataset,
+            workload,
+            scenario,
+            pace,
+            from,
+        });
+    }
+    out
+}
+
+/// Predicts one run; `None` if the workload is not modelled.
+pub fn predict(m: &Machine, r: &Run, fitted: &[Fitted], budget: Budget) -> Option<(f64, f64)> {
+    let scenario = r.setup.scenario;
+    let w = workload(&r.workload, scenario)?;
+    let pace = fitted
+        .iter()
+        .find(|f| f.workload == r.workload && f.scenario == scenario)?
+        .pace;
+    let s = run(m, &w, &r.setup, pace, budget, 1);
+    Some((s.cycles_per_access(), s.walk_share()))
+}
+
+/// Runs of `data` that differ for the model, as indices, and for each run
+/// which of them stands for it: `RPI-LD+M`, say, is `LP-LD`.
+pub fn distinct(data: &Dataset) -> (Vec<usize>, Vec<usize>) {
+    let mut first: Vec<usize> = Vec::new();
+    let stands = |i: usize, first: &mut Vec<usize>| {
+        let r = &data.runs[i];
+        let same = |&j: &usize| {
+            let x = &data.runs[j];
+            x.workload == r.workload
+                && x.setup.scenario == r.setup.scenario
+                && x.setup.policies == r.setup.policies
+                && x.setup.interferer == r.setup.interferer
+        };
+        first.iter().position(same).unwrap_or_else(|| {
+            first.push(i);
+            first.len() - 1
+        })
+    };
+    let map = (0..data.runs.len())
+        .map(|i| stands(i, &mut first))
+        .collect();
+    (first, map)
+}
+
+/// Joins predictions (in the order of `data.runs`) with what was published.
+pub fn rows(data: &Dataset, predicted: &[Option<(f64, f64)>]) -> Vec<Row> {
+    let base = |r: &Run| {
+        data.runs
+            .iter()
+            .position(|x| x.workload == r.workload && x.setup.name == r.setup.baseline)
+    };
+    let mut out = Vec::new();
+    for (r, p) in data.runs.iter().zip(predicted) {
+        let Some((cycles, walk)) = p else { continue };
+        let Some(b) = base(r) else { continue };
+        let Some((base_cycles, _)) = predicted[b] else {
+            continue;
+        };
+        out.push(Row {
+            dataset: data.name.clone(),
+            virtualised: data.virtualised,
+            workload: r.workload.clone(),
+            config: r.setup.name.clone(),
+            baseline: r.setup.baseline,
+            published: r.runtime / data.runs[b].runtime,
+            predicted: cycles / base_cycles,
+            published_walk: r.walk_share,
+            predicted_walk: *walk,
+            is_baseline: r.setup.name == r.setup.baseline,
+        });
+    }
+    out
+}
+
+/// Error statistics of `rows`; baselines and workloads in `excluded` do not
+/// count.
+pub fn summarise<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Summary {
+    let mut errors: Vec<f64> = rows
+        .clone()
+        .filter(|r| !r.is_baseline)
+        .map(|r| r.error().abs())
+        .collect();
+    errors.sort_by(f64::total_cmp);
+    let at = |q: f64| match errors.len() {
+        0 => f64::NAN,
+        n => errors[((n as f64 * q).ceil() as usize).clamp(1, n) - 1],
+    };
+    let (mut pairs, mut misordered) = (0, 0);
+    let all: Vec<&Row> = rows.collect();
+    for (i, a) in all.iter().enumerate() {
+        for b in &all[i + 1..] {
+            let together =
+                (&a.dataset, &a.workload, a.baseline) == (&b.dataset, &b.workload, b.baseline);
+            let (lo, hi) = if a.published < b.published {
+                (a, b)
+            } else {
+                (b, a)
+            };
+            if together && hi.published > 1.05 * lo.published {
+                pairs += 1;
+                misordered += usize::from(hi.predicted <= lo.predicted);
+            }
+        }
+    }
+    Summary {
+        rows: errors.len(),
+        median: at(0.5),
+        p90: at(0.9),
+        pairs,
+        misordered,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(config: &str, published: f64, predicted: f64) -> Row {
+        Row {
+            dataset: "d".into(),
+            virtualised: false,
+            workload: "w".into(),
+            config: config.into(),
+            baseline: "LP-LD",
+            published,
+            predicted,
+            published_walk: None,
+            predicted_walk: 0.0,
+            is_baseline: config == "LP-LD",
+        }
+    }
+
+    #[test]
+    fn summary_counts_predictions_and_order() {
+        let rows = [
+            row("LP-LD", 1.0, 1.0),
+            row("A", 1.5, 1.65),
+            row("B", 2.0, 1.6),
+            row("C", 1.03, 0.9),
+        ];
+        let s = summarise(rows.iter());
+        assert_eq!(s.rows, 3);
+        assert!((s.median - 0.1262).abs() < 1e-3, "{s:?}");
+        assert!((s.p90 - 0.2).abs() < 1e-9, "{s:?}");
+        // LP-LD/C differ by 3 %: their order does not count.
+        assert_eq!((s.pairs, s.misordered), (5, 1));
+    }
+}

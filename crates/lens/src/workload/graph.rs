@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Graph kernels: Graph500's breadth-first search and PageRank.
+
+use super::{GIB, Rng, Scenario, Workload, place, region};
+use crate::layout::{Backing, Init};
+use crate::system::{Access, Source};
+
+/// A vertex of a Kronecker graph drawn by its degree (Graph500's A = 0.57,
+/// B = C = 0.19), with ids shuffled as the benchmark does.
+fn kronecker(rng: &mut Rng, scale: u32) -> u64 {
+    let mut v = 0;
+    let mut bits = 0;
+    for i in 0..scale {
+        if i % 8 == 0 {
+            bits = rng.bits();
+        }
+        // An endpoint's bit is 1 with chance B + D = 0.24, in 8 bits: 61.
+        v = v << 1 | u64::from((bits & 0xff) < 61);
+        bits >>= 8;
+    }
+    place(v, 21, 1 << scale)
+}
+
+/// One edge scan after another: a vertex of the frontier, its offsets, its
+/// neighbours in sequence, and for each its parent.
+struct Bfs {
+    offsets: u64,
+    edges: u64,
+    parents: u64,
+    scale: u32,
+    degree: u64,
+    rng: Rng,
+}
+
+impl Source for Bfs {
+    fn fill(&mut self, out: &mut Vec<Access>) {
+        let v = kronecker(&mut self.rng, self.scale);
+        out.push(Access::load(self.offsets + v * 16));
+        let list = self.edges + v * self.degree * 8;
+        for i in 0..self.degree {
+            let next = Access::load(list + i * 8);
+            out.push(if i == 0 { Access::chase(next.va) } else { next });
+            let w = kronecker(&mut self.rng, self.scale);
+            out.push(Access::load(self.parents + w * 8));
+        }
+        let found = kronecker(&mut self.rng, self.scale);
+        out.push(Access::store(self.parents + found * 8));
+    }
+}
+
+pub(super) fn graph500(s: Scenario) -> Workload {
+    // Edges are stored in both directions; the rest is the edge list that the
+    // graph was made from.
+    let (scale, degree, total) = match s {
+        Scenario::Wide | Scenario::Thin => (30u32, 32u64, 420 * GIB),
+        Scenario::VirtualWide => (30, 104, 1280 * GIB),
+        // The paper gives no size for one socket; scale 28 is the largest
+        // that fits one, as its other one-socket workloads nearly fill it.
+        Scenario::VirtualThin => (28, 104, 320 * GIB),
+    };
+    let vertices = 1u64 << scale;
+    let used = vertices * 24 + vertices * degree * 8;
+    Workload {
+        name: "Graph500",
+        threads: None,
+        regions: vec![
+            region(
+                "cold edge list",
+                total - used,
+                Init::Parallel,
+                Backing::Mapped,
+            ),
+            region("offsets", vertices * 16, Init::Single, Backing::Mapped),
+            region(
+                "edges",
+                vertices * degree * 8,
+                Init::Single,
+                Backing::Mapped,
+            ),
+            region("parents", vertices * 8, Init::Parallel, Backing::Mapped),
+        ],
+        default_base: 4.0,
+        make: Box::new(move |at, rng| {
+            let (offsets, edges, parents) = (at[1], at[2], at[3]);
+            Box::new(Bfs {
+                offsets,
+                edges,
+                parents,
+                scale,
+                degree,
+                rng,
+            })
+        }),
+    }
+}
+
+/// Pull-direction PageRank on a uniform random graph: neighbours in sequence,
+/// the contribution of each at random.
+struct PageRank {
+    index: u64,
+    neighbours: u64,
+    contributions: u64,
+    scores: u64,
+    v: u64,
+    rng: Rng,
+}
+
+const VERTICES: u64 = 268_435_453;
+const EDGES: u64 = 4_236_159_837;
+
+impl Source for PageRank {
+    fn fill(&mut self, out: &mut Vec<Access>) {
+        let degree = EDGES / VERTICES;
+        out.push(Access::load(self.index + self.v * 8));
+        for i in 0..degree {
+            out.push(Access::load(self.neighbours + (self.v * degree + i) * 4));
+            let u = self.rng.below(VERTICES);
+            out.push(Access::load(self.contributions + u * 4));
+        }
+        out.push(Access::store(self.scores + self.v * 4));
+        self.v = (self.v + 1) % VERTICES;
+    }
+}
+
+pub(super) fn pagerank() -> Workload {
+    // Both directions of the graph are kept; the pull uses one.
+    let one_way = VERTICES * 8 + EDGES * 4;
+    let used = one_way + VERTICES * 8;
+    Workload {
+        name: "PageRank",
+        threads: Some(28),
+        regions: vec![
+            region("index", VERTICES * 8, Init::Single, Backing::Mapped),
+            region("neighbours", EDGES * 4, Init::Single, Backing::Mapped),
+            region(
+                "cold other direction",
+                69 * GIB - used,
+                Init::Single,
+                Backing::Mapped,
+            ),
+            region(
+                "contributions",
+                VERTICES * 4,
+                Init::Parallel,
+                Backing::Mapped,
+            ),
+            region("scores", VERTICES * 4, Init::Parallel, Backing::Mapped),
+        ],
+        default_base: 4.0,
+        make: Box::new(|at, mut rng| {
+            let v = rng.below(VERTICES);
+            let (index, neighbours, contributions, scores) = (at[0], at[1], at[3], at[4]);
+            Box::new(PageRank {
+                index,
+                neighbours,
+                contributions,
+                scores,
+                v,
+                rng,
+            })
+        }),
+    }
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! `spindle lens`: ask the timing model.
+
+mod bench;
+mod fit;
+mod run;
+mod svg;
+mod sweep;
+mod util;
+mod validate;
+
+use clap::Subcommand;
+use std::process::ExitCode;
+
+/// Ask the timing model what placement of page tables costs.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Predict one workload in one or more configurations
+    Run(run::RunArgs),
+    /// Predict many runs on all cores, resumable
+    Sweep(sweep::SweepArgs),
+    /// Measure how fast the model itself runs
+    Bench(bench::BenchArgs),
+    /// Fit a machine's constants to GUPS
+    Fit(fit::FitArgs),
+    /// Predict published measurements and print both
+    Validate(validate::ValidateArgs),
+}
+
+/// Runs the command. Results go to standard output, progress to standard
+/// error.
+///
+/// # Errors
+/// Bad arguments or unreadable files, with the value and what is allowed.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    match args.command {
+        Command::Run(a) => run::run(&a),
+        Command::Sweep(a) => sweep::run(&a),
+        Command::Bench(a) => bench::run(&a),
+        Command::Fit(a) => fit::run(&a),
+        Command::Validate(a) => validate::run(&a),
+    }
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Shared by the commands: machines from files, work on all cores.
+
+use anyhow::Context;
+use lens::machine::{BUILTIN, Machine};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A built-in machine by name, or a TOML file by path.
+pub fn machine(name: &str) -> anyhow::Result<Machine> {
+    if BUILTIN.iter().any(|(n, _)| *n == name) || !Path::new(name).exists() {
+        return Ok(Machine::builtin(name)?);
+    }
+    let text = std::fs::read_to_string(name).with_context(|| format!("reading {name}"))?;
+    Machine::from_toml(&text).with_context(|| name.to_owned())
+}
+
+/// As many jobs as asked for, or as the host has CPUs.
+pub fn jobs(asked: Option<usize>) -> usize {
+    asked
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()))
+        .max(1)
+}
+
+/// Applies `f` to every item on `jobs` threads; results keep the order of the
+/// items. `done` is told of each result as it comes, one at a time.
+pub fn parallel<T: Sync, R: Send>(
+    items: &[T],
+    jobs: usize,
+    f: impl Fn(&T) -> R + Sync,
+    done: impl FnMut(usize, &R) + Send,
+) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let results: Mutex<(Vec<Option<R>>, _)> =
+        Mutex::new((items.iter().map(|_| None).collect(), done));
+    std::thread::scope(|s| {
+        for _ in 0..jobs.min(items.len()) {
+            s.spawn(|| {
+                loop {
+                    let i = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(item) = items.get(i) else { return };
+                    let r = f(item);
+                    let mut guard = results.lock().expect("no job panics while it reports");
+                    guard.1(i, &r);
+                    guard.0[i] = Some(r);
+                }
+            });
+        }
+    });
+    let (results, _) = results.into_inner().expect("all jobs have ended");
+    results
+        .into_iter()
+        .map(|r| r.expect("every item was taken"))
+        .collect()
+}
