@@ -122,7 +122,7 @@ stage_vm-release() { selftests_in_vm vm-release ours 900; }
 
 # Roots of two pages, tables of five levels, every process replicated.
 stage_vm-isolated() {
-	selftests_in_vm vm-isolated ours 900 --pti on --la57 --append sysctl.vm.pgtable_repl_mode=3
+	selftests_in_vm vm-isolated ours 1800 --pti on --la57 --append sysctl.vm.pgtable_repl_mode=3
 }
 
 # Every process replicated, from init on, under every check.
