@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Entry points for people. `make help` lists them; the work is in scripts/.
 
-SPINDLE_BUILD ?= build
-export SPINDLE_BUILD
-
 .PHONY: help
 help: ## list these targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 24
@@ -44,7 +41,7 @@ selftests: ## build the kernel's selftests for the lab VM
 
 .PHONY: module
 module: ## build the page-table dump module; KDIR=... for another kernel than the running one
-	@$(MAKE) -s -C module BUILD=$(abspath $(SPINDLE_BUILD))/module
+	@$(MAKE) -s -C module BUILD=$(abspath $(or $(SPINDLE_BUILD),build))/module
 
 .PHONY: test
 test: setup ## run every check; ends with "N passed, N failed, N skipped"

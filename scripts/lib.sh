@@ -8,8 +8,9 @@
 #                   /usr/src/linux-source-6.12.tar.xz that Debian installs)
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-# shellcheck disable=SC2034 # for the scripts that source this file
+# Absolute also for what the scripts start: cargo runs tests elsewhere.
 BUILD=$(realpath -m -- "${SPINDLE_BUILD:-$ROOT/build}")
+export SPINDLE_BUILD=$BUILD
 LINUX_SOURCE=${LINUX_SOURCE:-/usr/src/linux-source-6.12.tar.xz}
 # shellcheck disable=SC2034 # for the scripts that source this file
 JOBS=$(($(nproc) + 1))

@@ -16,6 +16,8 @@ stages=(format clippy shellcheck rust library checkpatch kernel kernel-debug
 logs=$BUILD/test
 spindle=${CARGO_TARGET_DIR:-$ROOT/target}/debug/spindle
 passed=0 failed=0 skipped=0
+# What says why, in the logs of cargo, of selftests and of the lab.
+failure_lines='panicked at|^error|^# *(not ok|FAIL)|^not ok|spindle: error'
 
 count() { passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3)); }
 
@@ -36,8 +38,12 @@ finish() {
 	fi
 	count "$p" "$f" "$s"
 	if [ "$f" != 0 ]; then
-		say "FAIL  $name ($seconds s): $p passed, $f failed, $s skipped; the end of $logs/$name.log:"
-		tail -n 40 "$logs/$name.log" | sed 's/^/    /' >&2
+		say "FAIL  $name ($seconds s): $p passed, $f failed, $s skipped; from $logs/$name.log:"
+		{
+			grep -E -A 2 "$failure_lines" "$logs/$name.log" | head -n 40 || true
+			echo ...
+			tail -n 20 "$logs/$name.log"
+		} | sed 's/^/    /' >&2
 	elif [ "$status" = 77 ]; then
 		say "SKIP  $name$note"
 	else
