@@ -20,13 +20,13 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Enough for every cache of the built-in machines to turn over several
-    /// times; doubling it changes normalised runtimes by less than 1 %.
+    /// Enough for every cache of the papers' machines to turn over several
+    /// times.
     pub const FULL: Budget = Budget {
         warm_up: 3_000_000,
         measured: 1_000_000,
     };
-    /// A quick look, within a few per cent.
+    /// A quick look: every cache turns over about once.
     pub const QUICK: Budget = Budget {
         warm_up: 1_000_000,
         measured: 300_000,

@@ -346,6 +346,22 @@ impl Layout {
         }
     }
 
+    /// Guest-physical address of the data at `va`. A guest whose memory is not
+    /// fragmented hands it out in order; a fragmented one takes it from
+    /// wherever page cache was evicted, all over the node.
+    #[inline(always)]
+    pub fn guest_physical(&self, va: u64) -> u64 {
+        match self.policies.huge {
+            HugePolicy::Transparent { available } if available < 1.0 => {
+                let shift = self.page_size(va).shift();
+                let frames = (self.node_bytes >> shift).max(1);
+                let frame = ((u128::from(mix(va >> shift)) * u128::from(frames)) >> 64) as u64;
+                (frame << shift) | (va & ((1 << shift) - 1))
+            }
+            _ => va,
+        }
+    }
+
     /// Guest-physical address of the entry of `level` for `va` in copy `copy`
     /// of the guest's tables.
     #[inline(always)]

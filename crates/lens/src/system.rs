@@ -521,7 +521,8 @@ impl<P: Parts> System<P> {
             }
         }
         if nested {
-            cycles += self.nested_translate(core, node, va);
+            let gpa = self.layout.guest_physical(va);
+            cycles += self.nested_translate(core, node, gpa);
         }
         cycles
     }

@@ -128,7 +128,14 @@ pub fn fit_all(m: &Machine, data: &Dataset, budget: Budget) -> Vec<Fitted> {
             |x| Ok(x.setup.clone()),
         );
         let share = measured.and_then(|x| x.walk_share);
+        let default = Pace {
+            base: w.default_base,
+            window: m.core.window,
+        };
         let (pace, from) = match (setup, share) {
+            // GUPS' base is among what the machine's constants were fitted
+            // with.
+            _ if w.name == "GUPS" => (default, "GUPS (machine fit)".to_owned()),
             (Ok(setup), Some(share)) => (fit_pace(m, &w, &setup, share, budget), name.to_owned()),
             _ => (
                 Pace {
