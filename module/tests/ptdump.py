@@ -4,6 +4,7 @@ and what Linux says of a process in other places."""
 
 import collections
 import contextlib
+import ctypes
 import fcntl
 import json
 import os
@@ -92,6 +93,39 @@ def parse(stream):
         file.write(stream)
         file.flush()
         return dump(None, "--from", file.name)
+
+
+def saved(pid):
+    """A snapshot as spindle saves it."""
+    with tempfile.NamedTemporaryFile() as file:
+        dump(pid, "--raw", file.name)
+        return file.read()
+
+
+def compare(*streams):
+    """What spindle makes of snapshots that follow each other."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(b"".join(streams))
+        file.flush()
+        command = [PROGRAMS.spindle, "dump", "--json", "--from", file.name]
+        result = subprocess.run(command, capture_output=True, text=True,
+                                check=True)
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def syscall(number, *args):
+    """A system call that the C library may not have; raises its error."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    result = libc.syscall(number, *args)
+    if result < 0:
+        raise OSError(ctypes.get_errno(), f"system call {number}")
+    return result
+
+
+def migrate_pages(pid, source, target):
+    """Moves all memory of a process from one node to another."""
+    old, new = (ctypes.c_ulong(1 << node) for node in (source, target))
+    syscall(256, pid, 64, ctypes.byref(old), ctypes.byref(new))
 
 
 def numa_maps(pid):

@@ -10,7 +10,6 @@ when one of them does. Tests whose means are missing say so and are skipped;
 an unused zram device is made swap space.
 """
 
-import ctypes
 import errno
 import fcntl
 import os
@@ -24,9 +23,9 @@ sys.dont_write_bytecode = True
 
 from ptdump import (  # noqa: E402 pylint: disable=wrong-import-position
     DEVICE, IOC_VERSION, MODULE, PROGRAMS, Skip, begin, check, check_replicas,
-    dump, dumped_pages, failure, free_kb, in_child, in_threads, load,
-    log_complaints, need_swap, parse, read, read_all, replicate, setting,
-    table_pages, total, workload)
+    compare, dump, dumped_pages, failure, free_kb, in_child, in_threads, load,
+    log_complaints, migrate_pages, need_swap, parse, read, read_all, replicate,
+    saved, setting, syscall, table_pages, total, workload)
 
 
 def test_small_pages():
@@ -106,6 +105,28 @@ def test_sparse_address_space():
         assert total(snapshot, size=4096) >= 4096
         assert table_pages(snapshot, 2) >= 4096
         assert snapshot["stream_bytes"] < 64 * 3 * 4096
+
+
+def test_migrated_pages():
+    with workload("small=32") as process:
+        before = saved(process.pid)
+        nodes = [n["node"] for n in dump(process.pid)["nodes"] if n["memory"]]
+        if len(nodes) < 2:
+            raise Skip("there is only one node with memory")
+        source, target = nodes[:2]
+        migrate_pages(process.pid, source, target)
+        first, second = compare(before, saved(process.pid))
+        check(process.pid)
+
+        moves = second["changes"]["page_moves"][0]
+        assert moves["size"] == 4096
+        mine = moves["matrix"][source][target]
+        assert mine == moves["migrated"] >= 32 * 256 // len(nodes)
+        # Page tables stay where they are: that is what Spindle is for.
+        assert second["changes"]["table_moves"]["migrated"] == 0
+        assert not second["changes"]["tables"]
+        counts = [dumped_pages(s)[target] for s in (first, second)]
+        assert counts[1] - counts[0] == mine
 
 
 def test_replicated_page_tables():
@@ -237,12 +258,9 @@ def test_killed_reader():
 
 
 def test_unloading():
-    libc = ctypes.CDLL(None, use_errno=True)
-
     def unload():
-        if libc.syscall(176, MODULE.encode(), os.O_NONBLOCK) == 0:
-            return 0
-        return ctypes.get_errno()
+        delete_module = 176
+        return failure(syscall, delete_module, MODULE.encode(), os.O_NONBLOCK)
 
     with open(DEVICE, "rb", buffering=0) as file:
         begin(file.fileno(), os.getpid())
