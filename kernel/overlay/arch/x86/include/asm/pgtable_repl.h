@@ -27,6 +27,9 @@
 #if defined(CONFIG_PGTABLE_REPL) && defined(CONFIG_X86_64)
 
 #include <linux/jump_label_ratelimit.h>
+#include <linux/percpu-defs.h>
+#include <asm/asm.h>
+#include <asm/current.h>	/* this_cpu_read() */
 
 extern struct static_key_false_deferred pgtable_repl_key;
 
@@ -39,13 +42,119 @@ static __always_inline bool pgtable_repl_active(void)
 /* Bits that the page walker sets by itself in whichever copy it walks. */
 #define PGTABLE_REPL_AD		(_PAGE_ACCESSED | _PAGE_DIRTY)
 
+/*
+ * Whether the hardware may have set a bit in a copy that the canonical entry,
+ * whose value is @val, lacks.  It sets none in an entry that it does not use,
+ * and no dirty bit where it may not write.
+ */
+static __always_inline bool pgtable_repl_incomplete(pteval_t val)
+{
+	return (val & _PAGE_PRESENT) && (~val & PGTABLE_REPL_AD) &&
+	       (!(val & _PAGE_ACCESSED) || (val & _PAGE_RW));
+}
+
+/*
+ * A run of entries of one table that its copies are behind on.  In a lazy MMU
+ * section, copies are brought up to date once a run: when the section is left,
+ * before the TLB is flushed, or when the next entry is not the next in memory.
+ * The table's lock is held all the time, so the run is this CPU's until then.
+ * Two runs, since fork and mremap go through two tables side by side.
+ *
+ * The TLB may hold old translations until the flush in any case.  That copies
+ * do so as well only matters where the hardware can set a bit in one: entries
+ * that are incomplete by the above are never left behind.
+ */
+struct pgtable_repl_run {
+	pteval_t *end;		/* NULL: there is no run */
+	pteval_t *start;
+};
+
+struct pgtable_repl_batch {
+	struct pgtable_repl_run run[2];
+	bool lazy;		/* in a section, with preemption off */
+	bool turn;		/* the run to be displaced next */
+};
+DECLARE_PER_CPU(struct pgtable_repl_batch, pgtable_repl_batch);
+
+void __pgtable_repl_lazy_enter(void);
+void __pgtable_repl_lazy_leave(void);
+void __pgtable_repl_lazy_flush(void);
+
+static __always_inline void pgtable_repl_lazy_enter(void)
+{
+	if (pgtable_repl_active())
+		__pgtable_repl_lazy_enter();
+}
+
+/* Not behind the key, which may be switched off in the middle of a section. */
+static __always_inline void pgtable_repl_lazy_leave(void)
+{
+	if (unlikely(this_cpu_read(pgtable_repl_batch.lazy)))
+		__pgtable_repl_lazy_leave();
+}
+
+/* Bring copies up to date with what this CPU has changed so far. */
+static __always_inline void pgtable_repl_lazy_flush(void)
+{
+	if (unlikely(this_cpu_read(pgtable_repl_batch.lazy)))
+		__pgtable_repl_lazy_flush();
+}
+
+static inline void pgtable_repl_enter_lazy_mmu_mode(void)
+{
+#ifdef __HAVE_ARCH_ENTER_LAZY_MMU_MODE
+	arch_enter_lazy_mmu_mode();
+#endif
+	pgtable_repl_lazy_enter();
+}
+
+static inline void pgtable_repl_leave_lazy_mmu_mode(void)
+{
+	pgtable_repl_lazy_leave();
+#ifdef __HAVE_ARCH_ENTER_LAZY_MMU_MODE
+	arch_leave_lazy_mmu_mode();
+#endif
+}
+
+static inline void pgtable_repl_flush_lazy_mmu_mode(void)
+{
+	pgtable_repl_lazy_flush();
+#ifdef __HAVE_ARCH_ENTER_LAZY_MMU_MODE
+	arch_flush_lazy_mmu_mode();
+#endif
+}
+#undef __HAVE_ARCH_ENTER_LAZY_MMU_MODE
+#define __HAVE_ARCH_ENTER_LAZY_MMU_MODE
+#define arch_enter_lazy_mmu_mode()	pgtable_repl_enter_lazy_mmu_mode()
+#define arch_leave_lazy_mmu_mode()	pgtable_repl_leave_lazy_mmu_mode()
+#define arch_flush_lazy_mmu_mode()	pgtable_repl_flush_lazy_mmu_mode()
+
+/*
+ * The gates are inlined into hot code, where even a call that is never made has
+ * a price: the compiler keeps what must survive it in registers that the
+ * function has to save first.  So the slow paths behind the busiest gates save
+ * what they use by themselves, and the compiler is not told that they are calls.
+ */
+#define __repl_slow	__attribute__((no_caller_saved_registers))
+
+#define pgtable_repl_call(func, entry, arg)				\
+({									\
+	unsigned long __ret;						\
+	asm volatile("call " #func					\
+		     : "=a" (__ret), ASM_CALL_CONSTRAINT		\
+		     : "D" (entry), "S" (arg) : "memory", "cc");	\
+	__ret;								\
+})
+
+pteval_t __repl_slow __pgtable_repl_sync(void *entry, unsigned long nr);
+pteval_t __repl_slow __pgtable_repl_read(void *entry, pteval_t val);
+pteval_t __repl_slow __pgtable_repl_cleared(void *entry, pteval_t old);
+pteval_t __repl_slow __pgtable_repl_cleared_full(void *entry, pteval_t old);
+pteval_t __repl_slow __pgtable_repl_wrprotect(void *entry, unsigned long nr);
+pteval_t __pgtable_repl_exchange(void *entry, pteval_t old, pteval_t val);
 void __pgtable_repl_set_entry(void *entry, pteval_t val, enum pg_level level);
-void __pgtable_repl_sync(void *entry, unsigned int nr);
-pteval_t __pgtable_repl_read(void *entry, pteval_t val);
-pteval_t __pgtable_repl_exchange(void *entry, pteval_t val);
-pteval_t __pgtable_repl_exchange_full(void *entry);
-pteval_t __pgtable_repl_wrprotect(void *entry);
 bool __pgtable_repl_clear_young(void *entry);
+bool __pgtable_repl_has_copies(void *entry);
 
 /* Set one entry that may point to a table: pmd, pud, p4d, pgd. */
 static __always_inline void pgtable_repl_set_entry(void *entry, pteval_t val,
@@ -56,41 +165,50 @@ static __always_inline void pgtable_repl_set_entry(void *entry, pteval_t val,
 }
 
 /* Bring @nr leaf entries of all copies up to date with the canonical ones. */
-static __always_inline void pgtable_repl_sync(void *entry, unsigned int nr)
+static __always_inline void pgtable_repl_sync(void *entry, unsigned long nr)
 {
 	if (pgtable_repl_active())
-		__pgtable_repl_sync(entry, nr);
+		pgtable_repl_call(__pgtable_repl_sync, entry, nr);
 }
 
 /*
  * Return @val, just read from @entry, with the accessed and dirty bits that
- * the hardware set in copies.  Nothing to look for in an entry the hardware
- * does not use, or one that has both bits already.
+ * the hardware set in copies.
  */
 static __always_inline pteval_t pgtable_repl_read(void *entry, pteval_t val)
 {
-	if (pgtable_repl_active() && (val & _PAGE_PRESENT) &&
-	    (val & PGTABLE_REPL_AD) != PGTABLE_REPL_AD)
-		return __pgtable_repl_read(entry, val);
+	if (pgtable_repl_active() && pgtable_repl_incomplete(val))
+		return pgtable_repl_call(__pgtable_repl_read, entry, val);
 	return val;
 }
 
 /*
- * The canonical entry has just been exchanged for @val: exchange the copies
- * as well and return the accessed and dirty bits found in them.
+ * The canonical entry was @old and has just been cleared: clear the copies as
+ * well and return the accessed and dirty bits found in them.
  */
-static __always_inline pteval_t pgtable_repl_exchange(void *entry, pteval_t val)
+static __always_inline pteval_t pgtable_repl_cleared(void *entry, pteval_t old)
 {
 	if (pgtable_repl_active())
-		return __pgtable_repl_exchange(entry, val);
+		return pgtable_repl_call(__pgtable_repl_cleared, entry, old);
 	return 0;
 }
 
 /* The same for an address space that nobody runs in any more. */
-static __always_inline pteval_t pgtable_repl_exchange_full(void *entry)
+static __always_inline pteval_t pgtable_repl_cleared_full(void *entry,
+							  pteval_t old)
 {
 	if (pgtable_repl_active())
-		return __pgtable_repl_exchange_full(entry);
+		return pgtable_repl_call(__pgtable_repl_cleared_full, entry,
+					 old);
+	return 0;
+}
+
+/* The canonical entry was @old and has been exchanged for @val: likewise. */
+static __always_inline pteval_t pgtable_repl_exchange(void *entry, pteval_t old,
+						      pteval_t val)
+{
+	if (pgtable_repl_active())
+		return __pgtable_repl_exchange(entry, old, val);
 	return 0;
 }
 
@@ -101,7 +219,7 @@ static __always_inline pteval_t pgtable_repl_exchange_full(void *entry)
 static __always_inline pteval_t pgtable_repl_wrprotect(void *entry)
 {
 	if (pgtable_repl_active())
-		return __pgtable_repl_wrprotect(entry);
+		return pgtable_repl_call(__pgtable_repl_wrprotect, entry, 1UL);
 	return 0;
 }
 
@@ -210,6 +328,17 @@ static __always_inline pte_t ptep_get(pte_t *ptep)
 	return native_make_pte(pgtable_repl_read(ptep, native_pte_val(pte)));
 }
 
+/*
+ * Without the bits of copies: for looking up tables and huge pages.  Who wants
+ * to know whether a PMD is young or dirty uses pmdp_get().
+ */
+#define pmdp_get_lockless pmdp_get_lockless
+static __always_inline pmd_t pmdp_get_lockless(pmd_t *pmdp)
+{
+	return READ_ONCE(*pmdp);
+}
+static __always_inline void pmdp_get_lockless_sync(void) { }
+
 #define pmdp_get pmdp_get
 static __always_inline pmd_t pmdp_get(pmd_t *pmdp)
 {
@@ -229,16 +358,25 @@ static __always_inline pud_t pudp_get(pud_t *pudp)
 #else /* !CONFIG_PGTABLE_REPL */
 
 static __always_inline bool pgtable_repl_active(void) { return false; }
-static __always_inline void pgtable_repl_sync(void *entry, unsigned int nr) { }
+static __always_inline void pgtable_repl_lazy_enter(void) { }
+static __always_inline void pgtable_repl_lazy_leave(void) { }
+static __always_inline void pgtable_repl_lazy_flush(void) { }
+static __always_inline void pgtable_repl_sync(void *entry, unsigned long nr) { }
 static __always_inline pteval_t pgtable_repl_read(void *entry, pteval_t val)
 {
 	return val;
 }
-static __always_inline pteval_t pgtable_repl_exchange(void *entry, pteval_t val)
+static __always_inline pteval_t pgtable_repl_cleared(void *entry, pteval_t old)
 {
 	return 0;
 }
-static __always_inline pteval_t pgtable_repl_exchange_full(void *entry)
+static __always_inline pteval_t pgtable_repl_cleared_full(void *entry,
+							  pteval_t old)
+{
+	return 0;
+}
+static __always_inline pteval_t pgtable_repl_exchange(void *entry, pteval_t old,
+						      pteval_t val)
 {
 	return 0;
 }

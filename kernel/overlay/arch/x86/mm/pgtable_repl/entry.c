@@ -13,10 +13,17 @@
  *  - whatever the kernel takes away, it takes from every copy with an atomic
  *    operation and returns what it found;
  *  - only bits come from copies.  The frame and the rest of a leaf entry are
- *    always those of the canonical entry.
+ *    always those of the canonical entry;
+ *  - an entry that is not pgtable_repl_incomplete() has nothing to collect: a
+ *    plain store will do for its copies, and may wait for the end of the run.
  */
+#include <linux/export.h>
+#include <linux/percpu.h>
 #include <linux/rcupdate.h>
 #include "table.h"
+
+DEFINE_PER_CPU(struct pgtable_repl_batch, pgtable_repl_batch);
+EXPORT_PER_CPU_SYMBOL_GPL(pgtable_repl_batch);
 
 /**
  * repl_write() - the one place that stores to an entry of a copy
@@ -104,6 +111,9 @@ void __pgtable_repl_set_entry(void *entry, pteval_t val, enum pg_level level)
 	if (!table || !table->pt_repl)
 		return;
 
+	/* An open run must not store this entry once it points to a table. */
+	pgtable_repl_lazy_flush();
+
 	/* The kernel's half of a root is the same in all: not replicated. */
 	if (repl_is_table(val) &&
 	    (level < repl_root_level() || pgdp_maps_userspace(entry))) {
@@ -114,31 +124,154 @@ void __pgtable_repl_set_entry(void *entry, pteval_t val, enum pg_level level)
 		repl_write(repl_slot(copy, entry), val, level);
 }
 
+/* Store a run of canonical leaf entries to all copies, in address order. */
+static void repl_sweep(pteval_t *start, pteval_t *end)
+{
+	struct ptdesc *table = repl_table_of(start);
+	struct ptdesc *copy;
+
+	if (!table)
+		return;
+	for_each_copy(copy, table)
+		repl_store(repl_slot(copy, start), start, end - start);
+}
+
+static void repl_run_end(struct pgtable_repl_run *run)
+{
+	if (!run->end)
+		return;
+	repl_sweep(run->start, run->end);
+	run->end = NULL;
+}
+
+/*
+ * Start a run, in place of another of the same table if there is one.  Returns
+ * false outside of lazy MMU sections.
+ */
+static noinline bool repl_run_start(pteval_t *entry, unsigned int nr)
+{
+	struct pgtable_repl_batch *batch = this_cpu_ptr(&pgtable_repl_batch);
+	struct pgtable_repl_run *run;
+	int i;
+
+	if (!batch->lazy)
+		return false;
+	for (i = 0; i < ARRAY_SIZE(batch->run); i++) {
+		run = &batch->run[i];
+		if (run->end && !(((unsigned long)run->start ^
+				   (unsigned long)entry) & PAGE_MASK))
+			goto found;
+	}
+	/* The first one of a section is run 0, as <asm/pgtable_repl_loops.h> hopes. */
+	i = !batch->run[0].end ? 0 : !batch->run[1].end ? 1 : batch->turn;
+	batch->turn = !i;
+	run = &batch->run[i];
+found:
+	if (run->end && entry >= run->start && entry + nr <= run->end)
+		return true;
+	repl_run_end(run);
+	run->start = entry;
+	run->end = entry + nr;
+	return true;
+}
+
+/**
+ * __pgtable_repl_lazy_enter() - a lazy MMU section begins
+ *
+ * Runs belong to the CPU: only where it cannot be lost are there any, which is
+ * wherever a table's lock is held, but for PREEMPT_RT.  Sections that change
+ * the kernel's own tables may be preemptible; these tables have no copies.
+ */
+void __pgtable_repl_lazy_enter(void)
+{
+	if ((IS_ENABLED(CONFIG_PREEMPT_COUNT) && !preempt_count()) ||
+	    !in_task())
+		return;
+	__this_cpu_write(pgtable_repl_batch.lazy, true);
+}
+
+/**
+ * __pgtable_repl_lazy_flush() - bring copies up to date within a section
+ */
+void __pgtable_repl_lazy_flush(void)
+{
+	struct pgtable_repl_batch *batch;
+
+	/* The interrupted code may be about to add to a run. */
+	if (!in_task())
+		return;
+	batch = this_cpu_ptr(&pgtable_repl_batch);
+	repl_run_end(&batch->run[0]);
+	repl_run_end(&batch->run[1]);
+}
+
+/**
+ * __pgtable_repl_lazy_leave() - a lazy MMU section ends, copies are in step
+ *
+ * Context: as __pgtable_repl_lazy_enter(), the tables' locks still held.
+ */
+void __pgtable_repl_lazy_leave(void)
+{
+	if (!in_task())
+		return;
+	__pgtable_repl_lazy_flush();
+	__this_cpu_write(pgtable_repl_batch.lazy, false);
+}
+
+/*
+ * The entry points below save the registers that they use.  What is rare in
+ * them is in functions that do the same, called by pgtable_repl_call(), because
+ * any other call would have them save all.
+ */
+pteval_t __repl_slow repl_sync_run(void *entry, unsigned long nr)
+{
+	pteval_t *start = entry;
+
+	if (!repl_run_start(start, nr))
+		repl_sweep(start, start + nr);
+	return 0;
+}
+
 /**
  * __pgtable_repl_sync() - bring a run of leaf entries of all copies up to date
  * @entry: first canonical entry, already written
  * @nr: number of entries, not beyond the end of the table
  *
- * One sequential pass over each copy.  hugetlb uses it on PMD and PUD tables,
- * too, whose leaf entries are copied the same way.
+ * One sequential pass over each copy, at the end of the lazy MMU section if
+ * this is one.  hugetlb uses it on PMD and PUD tables, too, whose leaf entries
+ * are copied the same way.
+ *
+ * Return: 0.
  */
-void __pgtable_repl_sync(void *entry, unsigned int nr)
+pteval_t __repl_slow __pgtable_repl_sync(void *entry, unsigned long nr)
 {
 	struct ptdesc *table = repl_table_of(entry);
-	pteval_t *from = entry;
 	struct ptdesc *copy;
-	unsigned int i;
 
 	if (!table)
-		return;
-	for_each_copy(copy, table) {
-		pteval_t *slot = repl_slot(copy, entry);
-
-		for (i = 0; i < nr; i++)
-			repl_write(slot + i, READ_ONCE(from[i]), PG_LEVEL_4K);
-	}
+		return 0;
+	if (nr > 1 || this_cpu_read(pgtable_repl_batch.lazy))
+		return pgtable_repl_call(repl_sync_run, entry, nr);
+	/* What a page fault does. */
+	for_each_copy(copy, table)
+		WRITE_ONCE(*repl_slot(copy, entry),
+			   READ_ONCE(*(pteval_t *)entry));
+	return 0;
 }
 EXPORT_SYMBOL_GPL(__pgtable_repl_sync);
+
+/**
+ * __pgtable_repl_has_copies() - whether writers of a table must reach copies
+ * @entry: an entry of the table
+ *
+ * Context: the table's lock is held, and the answer good, until it is dropped.
+ */
+bool __pgtable_repl_has_copies(void *entry)
+{
+	struct ptdesc *table = repl_table_of(entry);
+
+	return table && table->pt_repl;
+}
 
 /**
  * __pgtable_repl_read() - add the accessed and dirty bits of copies to a read
@@ -154,7 +287,7 @@ EXPORT_SYMBOL_GPL(__pgtable_repl_sync);
  * Context: any, with or without the table's lock.
  * Return: @val, or the newer value of @entry, with the bits added.
  */
-pteval_t __pgtable_repl_read(void *entry, pteval_t val)
+pteval_t __repl_slow __pgtable_repl_read(void *entry, pteval_t val)
 {
 	struct ptdesc *table = repl_table_of(entry);
 	struct ptdesc *copy;
@@ -169,6 +302,9 @@ pteval_t __pgtable_repl_read(void *entry, pteval_t val)
 		for_each_copy(copy, table) {
 			pteval_t v = READ_ONCE(*repl_slot(copy, entry));
 
+			/* Still another page's, if its run is open. */
+			if ((v ^ val) & PTE_PFN_MASK)
+				continue;
 			/* A dirty bit makes sense in a writable entry only. */
 			if (v & val & _PAGE_PRESENT)
 				bits |= v & (v & val & _PAGE_RW ?
@@ -182,17 +318,29 @@ pteval_t __pgtable_repl_read(void *entry, pteval_t val)
 }
 EXPORT_SYMBOL_GPL(__pgtable_repl_read);
 
-/**
- * __pgtable_repl_exchange() - exchange a leaf entry of all copies
- * @entry: the canonical entry, already exchanged
- * @val: the new value
- *
- * Atomic, because another domain's walker may set a bit until the moment the
- * entry goes.
- *
- * Return: accessed and dirty bits that the copies had.
+/*
+ * Extend a run by one entry, or find that it is the last one there already, as
+ * when an entry is cleared and then set.
  */
-pteval_t __pgtable_repl_exchange(void *entry, pteval_t val)
+static __always_inline bool repl_extend(pteval_t *entry)
+{
+	struct pgtable_repl_batch *batch = this_cpu_ptr(&pgtable_repl_batch);
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(batch->run); i++) {
+		pteval_t *end = batch->run[i].end;
+
+		if (entry + 1 == end)
+			return true;
+		if (entry == end && offset_in_page(entry)) {
+			batch->run[i].end = entry + 1;
+			return true;
+		}
+	}
+	return false;
+}
+
+pteval_t __repl_slow repl_exchange(void *entry, pteval_t val)
 {
 	struct ptdesc *table = repl_table_of(entry);
 	struct ptdesc *copy;
@@ -201,59 +349,101 @@ pteval_t __pgtable_repl_exchange(void *entry, pteval_t val)
 	if (!table)
 		return 0;
 	for_each_copy(copy, table) {
-		pteval_t old = xchg(repl_slot(copy, entry), val);
+		pteval_t found = xchg(repl_slot(copy, entry), val);
 
-		if (old & _PAGE_PRESENT)
-			bits |= old & PGTABLE_REPL_AD;
+		if (found & _PAGE_PRESENT)
+			bits |= found & PGTABLE_REPL_AD;
 	}
 	return bits;
+}
+
+/**
+ * __pgtable_repl_exchange() - exchange a leaf entry of all copies
+ * @entry: the canonical entry, already exchanged
+ * @old: what it was
+ * @val: the new value
+ *
+ * Atomic where another domain's walker may set a bit until the moment that the
+ * entry goes.
+ *
+ * Return: accessed and dirty bits that the copies had.
+ */
+pteval_t __pgtable_repl_exchange(void *entry, pteval_t old, pteval_t val)
+{
+	if (pgtable_repl_incomplete(old))
+		return repl_exchange(entry, val);
+	repl_sync_run(entry, 1);
+	return 0;
 }
 EXPORT_SYMBOL_GPL(__pgtable_repl_exchange);
 
 /**
- * __pgtable_repl_exchange_full() - clear an entry of all copies at exit
+ * __pgtable_repl_cleared() - clear a leaf entry of all copies
  * @entry: the canonical entry, already cleared
+ * @old: what it was
+ *
+ * As __pgtable_repl_exchange() with 0, and quick in a run.
+ *
+ * Return: accessed and dirty bits that the copies had.
+ */
+pteval_t __repl_slow __pgtable_repl_cleared(void *entry, pteval_t old)
+{
+	if (pgtable_repl_incomplete(old))
+		return pgtable_repl_call(repl_exchange, entry, 0UL);
+	if (!repl_extend(entry))
+		pgtable_repl_call(repl_sync_run, entry, 1UL);
+	return 0;
+}
+EXPORT_SYMBOL_GPL(__pgtable_repl_cleared);
+
+pteval_t __repl_slow repl_bits(void *entry, unsigned long nr)
+{
+	struct ptdesc *table = repl_table_of(entry);
+	struct ptdesc *copy;
+	pteval_t bits = 0;
+
+	if (!table)
+		return 0;
+	for_each_copy(copy, table) {
+		pteval_t found = READ_ONCE(*repl_slot(copy, entry));
+
+		if (found & _PAGE_PRESENT)
+			bits |= found & PGTABLE_REPL_AD;
+	}
+	return bits;
+}
+
+/**
+ * __pgtable_repl_cleared_full() - clear an entry of all copies at exit
+ * @entry: the canonical entry, already cleared
+ * @old: what it was
  *
  * No CPU runs in this address space any more, hence no atomics.
  *
  * Return: accessed and dirty bits that the copies had.
  */
-pteval_t __pgtable_repl_exchange_full(void *entry)
+pteval_t __repl_slow __pgtable_repl_cleared_full(void *entry, pteval_t old)
 {
-	struct ptdesc *table = repl_table_of(entry);
-	struct ptdesc *copy;
 	pteval_t bits = 0;
 
-	if (!table)
-		return 0;
-	for_each_copy(copy, table) {
-		pteval_t *slot = repl_slot(copy, entry);
-		pteval_t old = READ_ONCE(*slot);
-
-		if (old & _PAGE_PRESENT)
-			bits |= old & PGTABLE_REPL_AD;
-		repl_write(slot, 0, PG_LEVEL_4K);
-	}
+	if (pgtable_repl_incomplete(old))
+		bits = pgtable_repl_call(repl_bits, entry, 1UL);
+	if (!repl_extend(entry))
+		pgtable_repl_call(repl_sync_run, entry, 1UL);
 	return bits;
 }
-EXPORT_SYMBOL_GPL(__pgtable_repl_exchange_full);
+EXPORT_SYMBOL_GPL(__pgtable_repl_cleared_full);
 
-/**
- * __pgtable_repl_wrprotect() - write-protect a leaf entry of all copies
- * @entry: the canonical entry, not yet write-protected
- *
- * A write-protected entry with the dirty bit would be a shadow-stack page, so
- * that bit moves to _PAGE_SAVED_DIRTY, atomically in each copy.
- *
- * Return: accessed and dirty bits that the copies had, for the caller to add to
- * the canonical entry before write-protecting it.
- */
-pteval_t __pgtable_repl_wrprotect(void *entry)
+pteval_t __repl_slow repl_wrprotect(void *entry, unsigned long nr)
 {
 	struct ptdesc *table = repl_table_of(entry);
 	struct ptdesc *copy;
 	pteval_t bits = 0;
 
+	/* The sweep at the end of the section does it where nothing is lost. */
+	if (!pgtable_repl_incomplete(READ_ONCE(*(pteval_t *)entry)) &&
+	    repl_run_start(entry, 1))
+		return 0;
 	if (!table)
 		return 0;
 	for_each_copy(copy, table) {
@@ -269,6 +459,25 @@ pteval_t __pgtable_repl_wrprotect(void *entry)
 			bits |= old & PGTABLE_REPL_AD;
 	}
 	return bits;
+}
+
+/**
+ * __pgtable_repl_wrprotect() - write-protect a leaf entry of all copies
+ * @entry: the canonical entry, not yet write-protected
+ * @nr: 1
+ *
+ * A write-protected entry with the dirty bit would be a shadow-stack page, so
+ * that bit moves to _PAGE_SAVED_DIRTY, atomically in each copy.
+ *
+ * Return: accessed and dirty bits that the copies had, for the caller to add to
+ * the canonical entry before write-protecting it.
+ */
+pteval_t __repl_slow __pgtable_repl_wrprotect(void *entry, unsigned long nr)
+{
+	if (!pgtable_repl_incomplete(READ_ONCE(*(pteval_t *)entry)) &&
+	    repl_extend(entry))
+		return 0;
+	return pgtable_repl_call(repl_wrprotect, entry, nr);
 }
 EXPORT_SYMBOL_GPL(__pgtable_repl_wrprotect);
 

@@ -7,6 +7,7 @@
  * machine that has one.
  */
 #include <kunit/test.h>
+#include <linux/pgtable_copies.h>
 #include <linux/prctl.h>
 #include <linux/sched/mm.h>
 #include <asm/tlb.h>
@@ -281,6 +282,167 @@ static void repl_test_clear_young(struct kunit *test)
 	repl_test_empty(t);
 }
 
+/* A lazy MMU section over the table at TEST_ADDR, entries young and dirty. */
+static struct ptdesc *repl_test_section(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct ptdesc *copy;
+	unsigned int i;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	copy = repl_test_copy(test);
+	repl_test_fill(t);
+	spin_lock(t->ptl);
+	for (i = 0; i < TEST_NR; i++)
+		set_pte(t->ptep + i, pte_mkyoung(pte_mkdirty(t->ptep[i])));
+	arch_enter_lazy_mmu_mode();
+	return copy;
+}
+
+static void repl_test_section_end(struct repl_test *t)
+{
+	arch_leave_lazy_mmu_mode();
+	spin_unlock(t->ptl);
+}
+
+static void repl_test_run_is_swept_at_the_end(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct ptdesc *copy = repl_test_section(test);
+	pteval_t before = *repl_slot(copy, t->ptep + 4);
+	unsigned int i;
+
+	for (i = 4; i < 8; i++) {
+		ptep_get_and_clear(t->mm, TEST_ADDR + i * PAGE_SIZE,
+				   t->ptep + i);
+		set_pte(t->ptep + i, pte_wrprotect(repl_test_pte(t)));
+	}
+	KUNIT_EXPECT_EQ(test, *repl_slot(copy, t->ptep + 4), before);
+	repl_test_section_end(t);
+	for_each_copy(copy, virt_to_ptdesc(t->ptep))
+		for (i = 0; i < TEST_NR; i++)
+			KUNIT_EXPECT_EQ(test, *repl_slot(copy, t->ptep + i),
+					pte_val(t->ptep[i]));
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+	repl_test_empty(t);
+}
+
+static void repl_test_flush_comes_after_the_sweep(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct ptdesc *copy = repl_test_section(test);
+
+	ptep_get_and_clear(t->mm, TEST_ADDR, t->ptep);
+	flush_tlb_mm_range(t->mm, TEST_ADDR, TEST_ADDR + PAGE_SIZE, PAGE_SHIFT,
+			   false);
+	KUNIT_EXPECT_EQ(test, *repl_slot(copy, t->ptep), 0);
+	repl_test_section_end(t);
+	repl_test_empty(t);
+}
+
+/* What a section skips is not stored to: the hardware may set bits there. */
+static void repl_test_run_leaves_gaps_alone(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct ptdesc *copy = repl_test_section(test);
+
+	set_pte(t->ptep + 1, pte_mkold(pte_mkclean(t->ptep[1])));
+	__pgtable_repl_lazy_flush();
+	ptep_get_and_clear(t->mm, TEST_ADDR, t->ptep);
+	repl_test_walker(copy, t->ptep + 1, _PAGE_ACCESSED | _PAGE_DIRTY);
+	ptep_get_and_clear(t->mm, TEST_ADDR + 2 * PAGE_SIZE, t->ptep + 2);
+	repl_test_section_end(t);
+	KUNIT_EXPECT_TRUE(test, pte_dirty(ptep_get(t->ptep + 1)));
+	KUNIT_EXPECT_EQ(test, *repl_slot(copy, t->ptep), 0);
+	KUNIT_EXPECT_EQ(test, *repl_slot(copy, t->ptep + 2), 0);
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+	repl_test_empty(t);
+}
+
+/* Where a copy may know more, nothing is left for later. */
+static void repl_test_section_collects_bits(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct ptdesc *copy = repl_test_section(test);
+	pte_t clean = pte_mkclean(t->ptep[0]);
+	unsigned int i;
+
+	for (i = 0; i < 3; i++)
+		set_pte(t->ptep + i, clean);
+	__pgtable_repl_lazy_flush();
+	for (i = 0; i < 3; i++)
+		repl_test_walker(copy, t->ptep + i, _PAGE_DIRTY);
+	KUNIT_EXPECT_TRUE(test, pte_dirty(ptep_get_and_clear(t->mm, TEST_ADDR,
+							     t->ptep)));
+	KUNIT_EXPECT_TRUE(test, pte_dirty(ptep_get_and_clear_full(t->mm,
+				TEST_ADDR + PAGE_SIZE, t->ptep + 1, 1)));
+	ptep_set_wrprotect(t->mm, TEST_ADDR + 2 * PAGE_SIZE, t->ptep + 2);
+	KUNIT_EXPECT_TRUE(test, pte_dirty(t->ptep[2]));
+	repl_test_section_end(t);
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+	repl_test_empty(t);
+}
+
+/* The accessors of long loops do what the usual ones do. */
+static void repl_test_loop_accessors(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct vm_area_struct vma = { .vm_mm = t->mm };
+	struct ptdesc *copy = repl_test_section(test);
+	pte_t clean = pte_mkclean(t->ptep[0]), pte;
+	unsigned int i;
+
+	KUNIT_EXPECT_TRUE(test, pte_table_has_copies(t->ptep));
+	set_pte(t->ptep + 1, clean);
+	set_pte(t->ptep + 3, clean);
+	__pgtable_repl_lazy_flush();
+	repl_test_walker(copy, t->ptep + 1, _PAGE_DIRTY);
+	repl_test_walker(copy, t->ptep + 3, _PAGE_DIRTY);
+	for (i = 0; i < 2; i++) {
+		unsigned long addr = TEST_ADDR + i * PAGE_SIZE;
+
+		pte = ptep_modify_prot_start_copied(&vma, addr, t->ptep + i);
+		KUNIT_EXPECT_TRUE(test, pte_dirty(pte));
+		ptep_modify_prot_commit_copied(&vma, addr, t->ptep + i, pte,
+					       pte_wrprotect(pte));
+	}
+	pte = pte_add_copied(t->ptep + 3, ptep_get_single(t->ptep + 3));
+	KUNIT_EXPECT_TRUE(test, pte_dirty(pte));
+	wrprotect_ptes_copied(t->mm, TEST_ADDR + 2 * PAGE_SIZE, t->ptep + 2, 2);
+	KUNIT_EXPECT_TRUE(test, pte_dirty(t->ptep[3]));
+	set_ptes_copied(t->mm, TEST_ADDR + 4 * PAGE_SIZE, t->ptep + 4, clean, 1);
+	repl_test_section_end(t);
+	for_each_copy(copy, virt_to_ptdesc(t->ptep))
+		for (i = 0; i < 4; i++)
+			KUNIT_EXPECT_FALSE(test, pte_write(native_make_pte(
+					*repl_slot(copy, t->ptep + i))));
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+	repl_test_empty(t);
+}
+
+static void repl_test_run_ends_with_its_table(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct ptdesc *copy = repl_test_section(test);
+	pte_t *first = t->ptep - (offset_in_page(t->ptep) / sizeof(pte_t));
+	pte_t *last = first + PTRS_PER_PTE - 1;
+
+	set_pte(last, t->ptep[0]);
+	/* What lies behind it in memory is another table, or none. */
+	KUNIT_EXPECT_EQ(test, offset_in_page(last + 1), 0);
+	set_pte(first, t->ptep[0]);
+	repl_test_section_end(t);
+	KUNIT_EXPECT_EQ(test, *repl_slot(copy, last), pte_val(*last));
+	KUNIT_EXPECT_EQ(test, *repl_slot(copy, first), pte_val(*first));
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+	spin_lock(t->ptl);
+	pte_clear(t->mm, TEST_ADDR, last);
+	pte_clear(t->mm, TEST_ADDR, first);
+	spin_unlock(t->ptl);
+	repl_test_empty(t);
+}
+
 static void repl_test_enable_and_disable(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
@@ -435,6 +597,12 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_clear_collects_bits),
 	KUNIT_CASE(repl_test_wrprotect_keeps_dirty),
 	KUNIT_CASE(repl_test_clear_young),
+	KUNIT_CASE(repl_test_run_is_swept_at_the_end),
+	KUNIT_CASE(repl_test_flush_comes_after_the_sweep),
+	KUNIT_CASE(repl_test_run_leaves_gaps_alone),
+	KUNIT_CASE(repl_test_section_collects_bits),
+	KUNIT_CASE(repl_test_loop_accessors),
+	KUNIT_CASE(repl_test_run_ends_with_its_table),
 	KUNIT_CASE(repl_test_enable_and_disable),
 	KUNIT_CASE(repl_test_change_of_mask),
 	KUNIT_CASE(repl_test_short_of_memory),

@@ -25,12 +25,16 @@ static void repl_fill(pteval_t *to, const pteval_t *from, enum pg_level level,
 {
 	unsigned int i;
 
+	if (level == PG_LEVEL_4K) {
+		repl_store(to, from, PTRS_PER_PTE);
+		return;
+	}
 	for (i = 0; i < PTRS_PER_PTE; i++) {
 		pteval_t val = READ_ONCE(from[i]);
 
-		if (level > PG_LEVEL_4K && repl_is_table(val))
+		if (repl_is_table(val))
 			val = repl_translate(val, domain);
-		repl_write(to + i, val, PG_LEVEL_4K);
+		WRITE_ONCE(to[i], val);
 	}
 }
 
@@ -44,7 +48,8 @@ static void repl_fill(pteval_t *to, const pteval_t *from, enum pg_level level,
 void repl_attach(struct ptdesc *table, struct ptdesc *copy,
 		 struct mm_struct *mm, unsigned int domain)
 {
-	copy->pt_repl = NULL;
+	copy->pt_repl_delta = (unsigned long)ptdesc_address(copy) -
+			      (unsigned long)ptdesc_address(table);
 	copy->pt_repl_mm = mm;
 	copy->pt_repl_domain = domain;
 	copy->pt_repl_next = table->pt_repl;
@@ -57,13 +62,16 @@ void repl_attach(struct ptdesc *table, struct ptdesc *copy,
  * @table: the canonical table; locked, or out of everybody's reach
  * @link: what points to the copy: &@table->pt_repl or another's pt_repl_next
  *
- * The copy keeps its own link for lockless readers that are on it.
+ * The copy keeps its own link for lockless readers that are on it.  They read
+ * the canonical entry in place of the copy's from here on.
  */
 void repl_unlink(struct ptdesc *table, struct ptdesc **link)
 {
 	struct ptdesc *copy = *link;
 
 	WRITE_ONCE(*link, copy->pt_repl_next);
+	/* Shares its place with page->mapping, which must be clear when freed. */
+	WRITE_ONCE(copy->pt_repl_delta, 0);
 	pgtable_repl_account(ptdesc_page(copy), copy->pt_repl_mm, -1);
 	trace_pgtable_repl_free(copy->pt_repl_mm, copy->pt_repl_domain);
 }

@@ -43,16 +43,36 @@ static inline enum pg_level repl_root_level(void)
  */
 static inline struct ptdesc *repl_table_of(const void *entry)
 {
-	unsigned long addr = (unsigned long)entry;
+	unsigned long offset = (unsigned long)entry - PAGE_OFFSET;
 
-	if (addr < PAGE_OFFSET || addr >= (unsigned long)high_memory)
+	if (offset >= (unsigned long)high_memory - PAGE_OFFSET)
 		return NULL;
-	return virt_to_ptdesc(entry);
+	return page_ptdesc(pfn_to_page(offset >> PAGE_SHIFT));
 }
 
+/* The entry of a copy for a canonical one; itself for a copy just unlinked. */
 static inline pteval_t *repl_slot(struct ptdesc *copy, const void *entry)
 {
-	return ptdesc_address(copy) + offset_in_page(entry);
+	return (void *)entry + READ_ONCE(copy->pt_repl_delta);
+}
+
+/*
+ * Store @nr leaf entries to a copy.  Not memcpy(): walkers read the copy, and
+ * must not see half an entry.
+ */
+static inline void repl_store(pteval_t *to, const pteval_t *from,
+			      unsigned int nr)
+{
+	const pteval_t *end = from + nr;
+
+	for (; from + 4 <= end; from += 4, to += 4) {
+		WRITE_ONCE(to[0], READ_ONCE(from[0]));
+		WRITE_ONCE(to[1], READ_ONCE(from[1]));
+		WRITE_ONCE(to[2], READ_ONCE(from[2]));
+		WRITE_ONCE(to[3], READ_ONCE(from[3]));
+	}
+	while (from < end)
+		WRITE_ONCE(*to++, READ_ONCE(*from++));
 }
 
 /* Whether an entry of a table above the PTE level points to another table. */
@@ -96,6 +116,10 @@ static inline bool repl_wants_copy(struct ptdesc *table, enum pg_level level,
 	       page_to_nid(ptdesc_page(table)) != pgtable_repl_domain_node(domain);
 }
 
+pteval_t __repl_slow repl_sync_run(void *entry, unsigned long nr);
+pteval_t __repl_slow repl_exchange(void *entry, pteval_t val);
+pteval_t __repl_slow repl_bits(void *entry, unsigned long nr);
+pteval_t __repl_slow repl_wrprotect(void *entry, unsigned long nr);
 void repl_write(pteval_t *slot, pteval_t val, enum pg_level level);
 pteval_t repl_translate(pteval_t val, unsigned int domain);
 struct ptdesc *repl_copy_table(struct ptdesc *table, enum pg_level level,
