@@ -311,19 +311,17 @@ static void repl_drop(struct work_struct *work)
 {
 	struct mm_struct *mm;
 	bool dropped = false;
-	nodemask_t nodes;
 	long size;
 	int nid;
 
-	pgtable_repl_nodes(&nodes);
 	while ((mm = repl_squeezed())) {
-		repl_drop_mm(mm, nodes);
+		repl_drop_mm(mm, NODE_MASK_ALL);
 		mmput_async(mm);
 		dropped = true;
 		cond_resched();
 	}
 
-	for_each_node_mask(nid, nodes) {
+	for_each_node_state(nid, N_MEMORY) {
 		atomic_long_t *wanted = &repl_drop_wanted[nid];
 
 		while (!repl_node_has_room(nid, 1)) {
