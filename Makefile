@@ -47,6 +47,19 @@ module: ## build the page-table dump module; KDIR=... for another kernel than th
 test: setup ## run every check; ends with "N passed, N failed, N skipped"
 	@scripts/test.sh
 
+.PHONY: test-mm soak
+test-mm: ## compare the kernel's own mm and KVM tests, stock and ours; MM_TESTS=quick or names
+	@scripts/setup.sh mm
+	@scripts/kernel-build.sh stock >/dev/null
+	@scripts/kernel-build.sh spindle >/dev/null
+	@scripts/test-mm.sh $(or $(MM_TESTS),all)
+
+soak: ## servers and stressors while replication changes, on both kernels; DURATION=5m each
+	@scripts/setup.sh soak
+	@scripts/kernel-build.sh spindle >/dev/null
+	@scripts/kernel-build.sh debug >/dev/null
+	@scripts/soak.sh $(or $(DURATION),5m)
+
 .PHONY: demo
 demo: ## build what is missing and watch memcached's page tables move
 	@scripts/setup.sh demo

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Installs the Debian packages that building and running Spindle needs: only
-# what is missing, without questions. Usage: setup.sh [kernel|lab|demo|all]
+# what is missing, without questions. Usage: setup.sh [kernel|lab|demo|mm|soak|all]
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -10,14 +10,19 @@ kernel=(bc bison build-essential ccache cpio flex kmod libelf-dev libssl-dev
 	linux-source-6.12 lz4 patch perl rsync xz-utils git)
 lab=(qemu-system-x86 numactl libnuma-dev pkg-config)
 demo=(memcached)
+mm=(gcc-multilib libc6-dev-i386 libcap-dev liburing-dev xfsprogs)
+soak=(e2fsprogs memcached openjdk-17-jdk-headless postgresql python3
+	redis-server stress-ng)
 check=(shellcheck stress-ng)
 
 case ${1:-all} in
 kernel) want=("${kernel[@]}") ;;
 lab) want=("${lab[@]}") ;;
 demo) want=("${kernel[@]}" "${lab[@]}" "${demo[@]}") ;;
-all) want=("${kernel[@]}" "${lab[@]}" "${demo[@]}" "${check[@]}") ;;
-*) die "unknown group '$1'; allowed: kernel, lab, demo, all" ;;
+mm) want=("${kernel[@]}" "${lab[@]}" "${mm[@]}") ;;
+soak) want=("${kernel[@]}" "${lab[@]}" "${soak[@]}") ;;
+all) want=("${kernel[@]}" "${lab[@]}" "${demo[@]}" "${mm[@]}" "${soak[@]}" "${check[@]}") ;;
+*) die "unknown group '$1'; allowed: kernel, lab, demo, mm, soak, all" ;;
 esac
 
 # Whoever names a source archive does not need Debian's.
@@ -57,7 +62,7 @@ if [ ${#missing[@]} -gt 0 ]; then
 	}
 fi
 
-case ${1:-all} in lab | demo | all)
+case ${1:-all} in lab | demo | mm | soak | all)
 	command -v cargo >/dev/null ||
 		die "no cargo; install Rust 1.85 or later (https://rustup.rs)"
 	;;

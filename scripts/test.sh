@@ -12,7 +12,8 @@ set -euo pipefail
 cd "$ROOT"
 
 stages=(format clippy shellcheck rust library checkpatch kernel kernel-debug
-	selftests-build module lab vm-release vm-isolated vm-debug kunit)
+	selftests-build module lab vm-release vm-isolated vm-debug kunit
+	kernel-stock mm soak)
 logs=$BUILD/test
 spindle=${CARGO_TARGET_DIR:-$ROOT/target}/debug/spindle
 passed=0 failed=0 skipped=0
@@ -146,6 +147,19 @@ stage_kunit() {
 	case $counts in 0\ 0\ 0) return 1 ;; esac
 	return "$status"
 }
+
+stage_kernel-stock() { scripts/kernel-build.sh stock; }
+
+# The kernel's own tests: what is quick, on the stock kernel and on ours.
+stage_mm() {
+	local status=0
+	scripts/test-mm.sh quick || status=$?
+	# A test that fails on both kernels alike is none of ours.
+	awk '/^ours / { print "counts:", $4 + $6, 0, $8 }' "$logs/mm.log"
+	return "$status"
+}
+
+stage_soak() { scripts/soak.sh "${SOAK:-150}"; }
 
 # --- run ---
 

@@ -7,6 +7,8 @@
  * vm.pgtable_repl_reserve, then from the buddy allocator.  Either way it is
  * charged to the memory cgroup of whoever has it allocated.
  */
+#include <linux/debugfs.h>
+#include <linux/fault-inject.h>
 #include <linux/gfp.h>
 #include <linux/memcontrol.h>
 #include <linux/vmstat.h>
@@ -117,6 +119,83 @@ undo:
 	return -ENOMEM;
 }
 
+#ifdef CONFIG_FAULT_INJECTION
+/* Fails allocations of copies and of nothing else. */
+static DECLARE_FAULT_ATTR(fail_pgtable_repl);
+
+static int __init repl_fault_setup(char *str)
+{
+	return setup_fault_attr(&fail_pgtable_repl, str);
+}
+__setup("fail_pgtable_repl=", repl_fault_setup);
+
+static int __init repl_fault_init(void)
+{
+	fault_create_debugfs_attr("fail_pgtable_repl", NULL,
+				  &fail_pgtable_repl);
+	return 0;
+}
+late_initcall(repl_fault_init);
+
+static bool repl_fault(unsigned int order)
+{
+	return should_fail_ex(&fail_pgtable_repl, PAGE_SIZE << order,
+			      FAULT_NOWARN);
+}
+#else
+static bool repl_fault(unsigned int order)
+{
+	return false;
+}
+#endif
+
+/* When reclaim last found nothing for a copy on a node; 0 if it never did. */
+static unsigned long repl_failed_at[MAX_NUMNODES];
+
+/* How long it is not asked again: a process may have a million tables. */
+#define REPL_RECLAIM_PAUSE	(HZ / 10 + 1)
+
+static struct page *repl_alloc_node(int nid, unsigned int order, gfp_t gfp)
+{
+	unsigned long failed = READ_ONCE(repl_failed_at[nid]);
+	struct page *page;
+
+	if (failed && time_before(jiffies, failed + REPL_RECLAIM_PAUSE))
+		gfp &= ~__GFP_DIRECT_RECLAIM;
+	page = alloc_pages_node(nid, gfp | __GFP_THISNODE | __GFP_ACCOUNT,
+				order);
+	if (!page && (gfp & __GFP_DIRECT_RECLAIM))
+		WRITE_ONCE(repl_failed_at[nid], jiffies ?: 1);
+	return page;
+}
+
+/* A page of the reserve, charged like one of the allocator's. */
+static struct page *repl_alloc_reserve(int nid, gfp_t gfp)
+{
+	struct page *page = repl_reserve_take(nid);
+
+#ifdef CONFIG_MEMCG
+	if (page && memcg_kmem_online() &&
+	    __memcg_kmem_charge_page(page, gfp, 0)) {
+		__free_page(page);
+		return NULL;
+	}
+#endif
+	return page;
+}
+
+/*
+ * Whether a process has all that vm.pgtable_repl_process_max lets it have.
+ * Copies are counted when they are attached, so CPUs that make some at the same
+ * time may exceed the limit by as many pages.
+ */
+static bool repl_at_limit(struct pgtable_repl *repl)
+{
+	unsigned long max = READ_ONCE(sysctl_pgtable_repl_process_max);
+
+	return max && pgtable_repl_pages(repl) >= max;
+}
+
 /**
  * pgtable_repl_alloc_page() - page for a copy, on the domain's node
  * @mm: whose copy it is going to be
@@ -125,25 +204,29 @@ undo:
  * @gfp: GFP_NOWAIT under a page-table lock, else GFP_KERNEL
  *
  * Return: the page, its content undefined, or NULL: never a page of another
- * node, and never an attempt to get one by killing somebody.
+ * node, and never an attempt to get one by killing somebody.  What is lacking
+ * is made later, unless it is vm.pgtable_repl_process_max that forbids it.
  */
 struct page *pgtable_repl_alloc_page(struct mm_struct *mm, unsigned int domain,
 				     unsigned int order, gfp_t gfp)
 {
+	struct pgtable_repl *repl = mm->pgtable_repl;
 	int nid = pgtable_repl_domain_node(domain);
 	struct page *page = NULL;
 
-	if (!order)
-		page = repl_reserve_take(nid);
-	if (!page)
-		return alloc_pages_node(nid, gfp | __GFP_THISNODE |
-					__GFP_ACCOUNT, order);
-#ifdef CONFIG_MEMCG
-	if (memcg_kmem_online() && __memcg_kmem_charge_page(page, gfp, 0)) {
-		__free_page(page);
+	if (repl_at_limit(repl))
 		return NULL;
+	if (!pgtable_repl_memcg_room(mm, REPL_MEMCG_SHARE, 1 << order)) {
+		if (pgtable_repl_pages(repl))
+			pgtable_repl_squeeze(repl);
+	} else if (!repl_fault(order)) {
+		if (!order)
+			page = repl_alloc_reserve(nid, gfp);
+		if (!page)
+			page = repl_alloc_node(nid, order, gfp);
 	}
-#endif
+	if (!page)
+		pgtable_repl_lacks(repl, nid);
 	return page;
 }
 

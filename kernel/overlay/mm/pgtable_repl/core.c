@@ -62,10 +62,12 @@ static struct pgtable_repl *pgtable_repl_create(struct mm_struct *mm)
 	}
 	/* Pairs with smp_load_acquire() in mm_pgtable_repl(). */
 	smp_store_release(&mm->pgtable_repl, repl);
+	pgtable_repl_list_add(repl, mm);
 	return repl;
 }
 
-static long repl_pages(struct pgtable_repl *repl)
+/* Pages of copies that an address space has. */
+long pgtable_repl_pages(struct pgtable_repl *repl)
 {
 	long pages = 0;
 	int nid;
@@ -81,8 +83,9 @@ static long repl_pages(struct pgtable_repl *repl)
  */
 static void repl_key_put(struct pgtable_repl *repl)
 {
-	if (!WARN_ONCE(repl_pages(repl), "%ld copies of page tables left over",
-		       repl_pages(repl)))
+	if (!WARN_ONCE(pgtable_repl_pages(repl),
+		       "%ld copies of page tables left over",
+		       pgtable_repl_pages(repl)))
 		arch_pgtable_repl_key_put();
 }
 
@@ -94,6 +97,7 @@ void pgtable_repl_destroy(struct mm_struct *mm)
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
 
+	pgtable_repl_list_del(repl);
 	if (!nodes_empty(repl->policy.nodes))
 		repl_key_put(repl);
 	mm->pgtable_repl = NULL;
@@ -172,6 +176,9 @@ int pgtable_repl_set(struct mm_struct *mm,
 	nodes_andnot(add, policy->nodes, repl->policy.nodes);
 	nodes_andnot(del, repl->policy.nodes, policy->nodes);
 	repl->policy = *policy;
+	/* Who asks now, gets it now. */
+	nodes_clear(repl->lacking);
+	nodes_clear(repl->dropped);
 
 	/* All of them, not just new ones: repairs what had no memory before. */
 	if (on)

@@ -185,5 +185,7 @@ int pgtable_repl_show(struct seq_file *m, struct mm_struct *mm)
 	}
 	seq_printf(m, "\nfallbacks:\t%ld\n",
 		   repl ? atomic_long_read(&repl->fallbacks) : 0);
+	seq_printf(m, "dropped:\t%*pbl\n",
+		   nodemask_pr_args(repl ? &repl->dropped : &NODE_MASK_NONE));
 	return 0;
 }

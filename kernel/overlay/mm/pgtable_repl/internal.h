@@ -17,7 +17,15 @@
  * no reference.  All fields but the counters are written under the mmap lock
  * held for writing; @roots is read with interrupts off, without the lock.
  *
+ * @mm: the address space
+ * @list: all of these; see repair.c
  * @policy: what is in force
+ * @lacking: nodes on which a copy could not be made; set without the lock
+ * @dropped: nodes whose tree was taken down to free memory
+ * @dropped_at: when, in jiffies
+ * @dropped_pages: how many pages that freed
+ * @squeeze: the memory cgroup is short of memory: take the copies down
+ * @pass: pass of the repair work that looked at this last
  * @fallbacks: links to a canonical table made for want of local memory
  * @node_pages: replica pages by node, nr_node_ids elements
  * @roots: by domain, the PGD its CPUs load; NULL: they load mm->pgd
@@ -26,7 +34,15 @@
  *	until it has answered the reload IPI
  */
 struct pgtable_repl {
+	struct mm_struct *mm;
+	struct list_head list;
 	struct pgtable_repl_policy policy;
+	nodemask_t lacking;
+	nodemask_t dropped;
+	unsigned long dropped_at;
+	unsigned long dropped_pages;
+	bool squeeze;
+	unsigned int pass;
 	atomic_long_t fallbacks;
 	atomic_long_t *node_pages;
 	struct page **stash;
@@ -46,14 +62,28 @@ static inline unsigned int domain_of(int cpu)
 	return cpu_to_node(cpu);
 }
 
-/* Policy half: core.c, alloc.c */
+/* Policy half: core.c */
 void pgtable_repl_destroy(struct mm_struct *mm);
 void pgtable_repl_nodes(nodemask_t *nodes);
+long pgtable_repl_pages(struct pgtable_repl *repl);
+extern int sysctl_pgtable_repl_mode;				/* sysctl.c */
+extern unsigned long sysctl_pgtable_repl_process_max;
+
+/* repair.c */
+void pgtable_repl_list_add(struct pgtable_repl *repl, struct mm_struct *mm);
+void pgtable_repl_list_del(struct pgtable_repl *repl);
+void pgtable_repl_lacks(struct pgtable_repl *repl, int nid);
+void pgtable_repl_squeeze(struct pgtable_repl *repl);
+bool pgtable_repl_memcg_room(struct mm_struct *mm, unsigned int share,
+			     unsigned long pages);
+/* Copies leave one in so many pages of a memory cgroup's limit alone. */
+#define REPL_MEMCG_SHARE	16
+
+/* alloc.c */
 struct page *pgtable_repl_alloc_page(struct mm_struct *mm, unsigned int domain,
 				     unsigned int order, gfp_t gfp);
 void pgtable_repl_account(struct page *page, struct mm_struct *mm, int sign);
 int pgtable_repl_set_reserve(unsigned long pages);
-extern int sysctl_pgtable_repl_mode;
 
 /* Report text shared by the check and /proc: NUL-terminated names by value. */
 extern const char * const pgtable_repl_source_names[];

@@ -14,6 +14,8 @@ int sysctl_pgtable_repl_mode __read_mostly = PGTABLE_REPL_SYS_PROCESS;
 int pgtable_repl_fixed_node __read_mostly;
 DEFINE_STATIC_KEY_FALSE(pgtable_repl_fixed_key);
 
+unsigned long sysctl_pgtable_repl_process_max __read_mostly;
+
 static int repl_reserve_pages;
 /* Entries, as a power of two, that a lazy fill brings along (Hydra, 3.3). */
 static int repl_prefetch = 3;
@@ -191,6 +193,13 @@ static struct ctl_table repl_sysctls[] = {
 		.mode		= 0644,
 		.proc_handler	= repl_reserve_handler,
 		.extra1		= SYSCTL_ZERO,
+	},
+	{
+		.procname	= "pgtable_repl_process_max",
+		.data		= &sysctl_pgtable_repl_process_max,
+		.maxlen		= sizeof(unsigned long),
+		.mode		= 0644,
+		.proc_handler	= proc_doulongvec_minmax,
 	},
 	{
 		.procname	= "pgtable_repl_prefetch",

@@ -223,4 +223,48 @@ TEST_F(swap, shmem_pageout)
 	close(fd);
 }
 
+#define LRU_GEN	"/sys/kernel/mm/lru_gen/enabled"
+
+/* The other reclaim, which walks page tables to find what is young. */
+TEST_F(swap, by_generations)
+{
+	char before[32], *mem = repl_map_seam(LEN, ANON, -1);
+	int i;
+
+	ASSERT_NE(MAP_FAILED, mem);
+	if (repl_read_file(LRU_GEN, before, sizeof(before)) ||
+	    repl_write_file(LRU_GEN, "y"))
+		SKIP(return, "needs root and CONFIG_LRU_GEN");
+	for (i = 0; i < repl_topo.nr; i++) {
+		repl_fill_from(i, mem, LEN, i + 1);
+		EXPECT_LT(0, page_out(mem));
+		EXPECT_DATA(mem, LEN, i + 1);
+	}
+	/* Back to the classic lists with pages out and in. */
+	EXPECT_LT(0, page_out(mem));
+	EXPECT_EQ(0, repl_write_file(LRU_GEN, before));
+	EXPECT_DATA(mem, LEN, i);
+}
+
+#define ZSWAP	"/sys/module/zswap/parameters/enabled"
+
+TEST_F(swap, compressed_in_memory)
+{
+	char before[8], *mem = repl_map_seam(LEN, ANON, -1);
+	long stored = repl_vmstat("zswpout");
+	int i;
+
+	ASSERT_NE(MAP_FAILED, mem);
+	if (repl_read_file(ZSWAP, before, sizeof(before)) ||
+	    repl_write_file(ZSWAP, "Y"))
+		SKIP(return, "needs root and CONFIG_ZSWAP");
+	for (i = 0; i < repl_topo.nr; i++) {
+		repl_fill_from(i, mem, LEN, i + 1);
+		EXPECT_LT(0, page_out(mem));
+		EXPECT_DATA(mem, LEN, i + 1);
+	}
+	EXPECT_LT(stored, repl_vmstat("zswpout"));
+	EXPECT_EQ(0, repl_write_file(ZSWAP, before));
+}
+
 TEST_HARNESS_MAIN

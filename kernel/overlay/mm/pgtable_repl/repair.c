@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Page-table replication: copies that come and go with memory.
+ *
+ * A copy that could not be made, for want of memory on its node, leaves its
+ * domain on the canonical table.  It is made later, by a work item that comes
+ * back, less and less often while the node stays full.
+ *
+ * A node that is short of memory gets its copies back through a shrinker.  What
+ * can be freed is a whole domain tree, and freeing it takes the mmap lock for
+ * writing, an IPI and a grace period, none of which reclaim can wait for.  So
+ * the shrinker only adds up what it is asked for; a work item takes down the
+ * largest tree that this pays for.  The tree is built again when the node has
+ * had room for a while.
+ *
+ * A memory cgroup near its limit is no concern of that shrinker.  There, no copy
+ * is made that would take the last of what the programs can still get, and a
+ * process that goes on mapping memory loses the copies that it has, before the
+ * cgroup runs out and something is killed for want of what they take.
+ */
+#include <linux/memcontrol.h>
+#include <linux/mmzone.h>
+#include <linux/page_counter.h>
+#include <linux/sched/mm.h>
+#include <linux/shrinker.h>
+#include <linux/vmstat.h>
+#include <linux/workqueue.h>
+#include "internal.h"
+
+/* First attempt at what was lacking, and the longest time between attempts. */
+#define REPL_REPAIR_MIN		(2 * HZ)
+#define REPL_REPAIR_MAX		(64 * HZ)
+/* How long a tree that was taken down stays down at least. */
+#define REPL_DROPPED_MIN	(10 * HZ)
+
+static LIST_HEAD(repl_list);		/* every struct pgtable_repl */
+static DEFINE_SPINLOCK(repl_list_lock);
+
+static void repl_repair(struct work_struct *work);
+static DECLARE_DELAYED_WORK(repl_repair_work, repl_repair);
+static unsigned long repl_repair_delay = REPL_REPAIR_MIN;
+
+static void repl_drop(struct work_struct *work);
+static DECLARE_WORK(repl_drop_work, repl_drop);
+static atomic_long_t repl_drop_wanted[MAX_NUMNODES];	/* pages */
+
+/* @repl belongs to an mm from here on. */
+void pgtable_repl_list_add(struct pgtable_repl *repl, struct mm_struct *mm)
+{
+	repl->mm = mm;
+	spin_lock(&repl_list_lock);
+	list_add_tail(&repl->list, &repl_list);
+	spin_unlock(&repl_list_lock);
+}
+
+void pgtable_repl_list_del(struct pgtable_repl *repl)
+{
+	spin_lock(&repl_list_lock);
+	list_del(&repl->list);
+	spin_unlock(&repl_list_lock);
+}
+
+/**
+ * pgtable_repl_lacks() - a copy could not be made; see to it later
+ * @repl: whose
+ * @nid: where
+ *
+ * Context: any, also under page-table locks.
+ */
+void pgtable_repl_lacks(struct pgtable_repl *repl, int nid)
+{
+	node_set(nid, repl->lacking);
+	queue_delayed_work(system_unbound_wq, &repl_repair_work,
+			   READ_ONCE(repl_repair_delay));
+}
+
+/* Whether a node has @times its high watermark of free memory, in some zone. */
+static bool repl_node_has_room(int nid, unsigned int times)
+{
+	pg_data_t *pgdat = NODE_DATA(nid);
+	int i;
+
+	for (i = 0; i < MAX_NR_ZONES; i++) {
+		struct zone *zone = pgdat->node_zones + i;
+
+		/* What lies below ZONE_NORMAL is a reserve for devices. */
+		if (!managed_zone(zone) ||
+		    (i < ZONE_NORMAL && managed_zone(pgdat->node_zones +
+						     ZONE_NORMAL)))
+			continue;
+		if (zone_page_state(zone, NR_FREE_PAGES) >
+		    times * high_wmark_pages(zone))
+			return true;
+	}
+	return false;
+}
+
+/**
+ * pgtable_repl_memcg_room() - whether an mm's memory cgroup has room for copies
+ * @mm: the address space
+ * @share: what must stay free, as one in so many of each limit
+ * @pages: and in addition, in pages
+ *
+ * Page cache counts as free: it goes before anybody is killed.
+ *
+ * Context: any, also under page-table locks.
+ */
+bool pgtable_repl_memcg_room(struct mm_struct *mm, unsigned int share,
+			     unsigned long pages)
+{
+#ifdef CONFIG_MEMCG
+	struct mem_cgroup *memcg, *m;
+	bool room = true;
+
+	if (mem_cgroup_disabled())
+		return true;
+	memcg = get_mem_cgroup_from_mm(mm);
+	for (m = memcg; m && room; m = parent_mem_cgroup(m)) {
+		unsigned long limit = min(READ_ONCE(m->memory.max),
+					  READ_ONCE(m->memory.high));
+		unsigned long used = page_counter_read(&m->memory);
+		unsigned long cache;
+
+		if (mem_cgroup_is_root(m) || limit >= totalram_pages())
+			continue;
+		if (used + limit / share + pages <= limit)
+			continue;
+		cache = memcg_page_state(m, NR_ACTIVE_FILE) +
+			memcg_page_state(m, NR_INACTIVE_FILE);
+		used -= min(used, cache);
+		room = used + limit / share + pages <= limit;
+	}
+	mem_cgroup_put(memcg);
+	return room;
+#else
+	return true;
+#endif
+}
+
+/**
+ * pgtable_repl_squeeze() - have an mm's copies taken down, soon
+ * @repl: the mm's; its memory cgroup is short of memory
+ *
+ * Context: any, also under page-table locks.
+ */
+void pgtable_repl_squeeze(struct pgtable_repl *repl)
+{
+	if (READ_ONCE(repl->squeeze))
+		return;
+	WRITE_ONCE(repl->squeeze, true);
+	queue_work(system_unbound_wq, &repl_drop_work);
+}
+
+/* Nodes of @repl that lack copies; of these, in @now, those worth a try now. */
+static bool repl_repairable(struct pgtable_repl *repl, nodemask_t *now)
+{
+	nodemask_t want;
+	int nid;
+
+	/* Unlocked: what changes meanwhile is looked at again under the lock. */
+	nodes_or(want, repl->lacking, repl->dropped);
+	nodes_clear(*now);
+	if (nodes_empty(want))
+		return false;
+	if (!pgtable_repl_memcg_room(repl->mm, REPL_MEMCG_SHARE / 2,
+				     READ_ONCE(repl->dropped_pages)))
+		return true;
+	for_each_node_mask(nid, want) {
+		if (node_isset(nid, repl->dropped) &&
+		    time_before(jiffies, READ_ONCE(repl->dropped_at) +
+					 REPL_DROPPED_MIN))
+			continue;
+		if (repl_node_has_room(nid, 2))
+			node_set(nid, *now);
+	}
+	return true;
+}
+
+/* Make what @mm lacks on @nodes. */
+static void repl_repair_mm(struct mm_struct *mm, nodemask_t *nodes)
+{
+	struct pgtable_repl *repl = mm->pgtable_repl;
+	struct mem_cgroup *memcg, *old_memcg;
+
+	memcg = get_mem_cgroup_from_mm(mm);
+	old_memcg = set_active_memcg(memcg);
+	arch_pgtable_repl_lock(mm);
+	/* First, so that what fails is noted anew. */
+	nodes_andnot(repl->lacking, repl->lacking, *nodes);
+	nodes_andnot(repl->dropped, repl->dropped, *nodes);
+	nodes_and(*nodes, *nodes, repl->policy.nodes);
+	if (!nodes_empty(*nodes))
+		arch_pgtable_repl_add(mm, nodes);
+	arch_pgtable_repl_unlock(mm);
+	set_active_memcg(old_memcg);
+	mem_cgroup_put(memcg);
+}
+
+static void repl_repair(struct work_struct *work)
+{
+	static unsigned int pass;
+	struct pgtable_repl *repl;
+	struct mm_struct *mm;
+	nodemask_t now, left;
+	bool again = false, better = false;
+
+	pass++;
+	do {
+		mm = NULL;
+		spin_lock(&repl_list_lock);
+		list_for_each_entry(repl, &repl_list, list) {
+			if (repl->pass == pass || !repl_repairable(repl, &now))
+				continue;
+			repl->pass = pass;
+			if (nodes_empty(now)) {
+				again = true;
+				continue;
+			}
+			/* On the list, hence not freed; perhaps exiting. */
+			if (!mmget_not_zero(repl->mm))
+				continue;
+			mm = repl->mm;
+			break;
+		}
+		spin_unlock(&repl_list_lock);
+		if (!mm)
+			break;
+		repl_repair_mm(mm, &now);
+		nodes_and(left, now, mm->pgtable_repl->lacking);
+		if (nodes_empty(left))
+			better = true;
+		else
+			again = true;
+		mmput_async(mm);
+		cond_resched();
+	} while (mm);
+
+	WRITE_ONCE(repl_repair_delay, better ? REPL_REPAIR_MIN :
+		   min(2 * repl_repair_delay, (unsigned long)REPL_REPAIR_MAX));
+	if (again)
+		queue_delayed_work(system_unbound_wq, &repl_repair_work,
+				   repl_repair_delay);
+	else
+		WRITE_ONCE(repl_repair_delay, REPL_REPAIR_MIN);
+}
+
+/* The mm with the largest tree on @nid of at most @pages, with a reference. */
+static struct mm_struct *repl_drop_choose(int nid, long pages, long *size)
+{
+	struct pgtable_repl *repl, *best = NULL;
+	struct mm_struct *mm = NULL;
+
+	*size = 0;
+	spin_lock(&repl_list_lock);
+	list_for_each_entry(repl, &repl_list, list) {
+		long n = atomic_long_read(&repl->node_pages[nid]);
+
+		if (n > *size && n <= pages &&
+		    !node_isset(nid, repl->dropped)) {
+			best = repl;
+			*size = n;
+		}
+	}
+	if (best && mmget_not_zero(best->mm))
+		mm = best->mm;
+	spin_unlock(&repl_list_lock);
+	return mm;
+}
+
+/* Take down the trees of @mm on @nodes, until there is memory again. */
+static void repl_drop_mm(struct mm_struct *mm, nodemask_t nodes)
+{
+	struct pgtable_repl *repl = mm->pgtable_repl;
+	unsigned long before;
+	LIST_HEAD(pages);
+
+	arch_pgtable_repl_lock(mm);
+	nodes_and(nodes, nodes, repl->policy.nodes);
+	if (!nodes_empty(nodes)) {
+		before = pgtable_repl_pages(repl);
+		arch_pgtable_repl_del(mm, &nodes, &pages);
+		WRITE_ONCE(repl->dropped_pages,
+			   before - pgtable_repl_pages(repl));
+		WRITE_ONCE(repl->dropped_at, jiffies);
+		nodes_or(repl->dropped, repl->dropped, nodes);
+	}
+	WRITE_ONCE(repl->squeeze, false);
+	arch_pgtable_repl_unlock(mm);
+	arch_pgtable_repl_free_pages(&pages);
+}
+
+/* An mm whose cgroup is short of memory, with a reference. */
+static struct mm_struct *repl_squeezed(void)
+{
+	struct mm_struct *mm = NULL;
+	struct pgtable_repl *repl;
+
+	spin_lock(&repl_list_lock);
+	list_for_each_entry(repl, &repl_list, list) {
+		/* One that is exiting gives back everything anyway. */
+		if (READ_ONCE(repl->squeeze) && mmget_not_zero(repl->mm)) {
+			mm = repl->mm;
+			break;
+		}
+	}
+	spin_unlock(&repl_list_lock);
+	return mm;
+}
+
+static void repl_drop(struct work_struct *work)
+{
+	struct mm_struct *mm;
+	bool dropped = false;
+	long size;
+	int nid;
+
+	while ((mm = repl_squeezed())) {
+		repl_drop_mm(mm, NODE_MASK_ALL);
+		mmput_async(mm);
+		dropped = true;
+		cond_resched();
+	}
+
+	for_each_node_state(nid, N_MEMORY) {
+		atomic_long_t *wanted = &repl_drop_wanted[nid];
+
+		while (!repl_node_has_room(nid, 1)) {
+			mm = repl_drop_choose(nid, atomic_long_read(wanted),
+					      &size);
+			if (!mm)
+				break;
+			repl_drop_mm(mm, nodemask_of_node(nid));
+			mmput_async(mm);
+			atomic_long_sub(size, wanted);
+			dropped = true;
+			cond_resched();
+		}
+		if (repl_node_has_room(nid, 1))
+			atomic_long_set(wanted, 0);
+	}
+	if (dropped)
+		queue_delayed_work(system_unbound_wq, &repl_repair_work,
+				   REPL_DROPPED_MIN);
+}
+
+static unsigned long repl_shrink_count(struct shrinker *shrinker,
+				       struct shrink_control *sc)
+{
+	/* Caches are dropped on request, too: nobody gains by that here. */
+	if (repl_node_has_room(sc->nid, 1))
+		return 0;
+	return node_page_state(NODE_DATA(sc->nid), NR_PGTABLE_REPL);
+}
+
+static unsigned long repl_shrink_scan(struct shrinker *shrinker,
+				      struct shrink_control *sc)
+{
+	atomic_long_add(sc->nr_to_scan, &repl_drop_wanted[sc->nid]);
+	queue_work(system_unbound_wq, &repl_drop_work);
+	return 0;	/* nothing is free yet */
+}
+
+static int __init repl_shrinker_init(void)
+{
+	struct shrinker *shrinker;
+
+	shrinker = shrinker_alloc(SHRINKER_NUMA_AWARE, "pgtable_repl");
+	if (!shrinker)
+		return -ENOMEM;
+	shrinker->count_objects = repl_shrink_count;
+	shrinker->scan_objects = repl_shrink_scan;
+	/* Most trees have fewer pages than the usual batch. */
+	shrinker->batch = 16;
+	shrinker_register(shrinker);
+	return 0;
+}
+subsys_initcall(repl_shrinker_init);

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Memory for copies: when it fails, is limited, is short or is charged, the
+ * program sees nothing of it, and gets its copies once there is memory again.
+ * Root only; settings are put back.
+ */
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#define REPL_OPS_FIXTURE
+#include "pgtable_repl_harness.h"
+
+#define MAX		"/proc/sys/vm/pgtable_repl_process_max"
+#define FAULT		"/sys/kernel/debug/fail_pgtable_repl/"
+#define GROUP		"/sys/fs/cgroup/pgtable_repl_test"
+#define TABLES		48
+#define SEED		7
+
+#ifndef MPOL_BIND
+#define MPOL_BIND	2
+#endif
+
+/* One page under each of TABLES PTE tables. */
+static char *sparse(void)
+{
+	size_t len = TABLES * PMD_SIZE;
+	char *mem = repl_mmap_aligned(len, PMD_SIZE, RW, ANON | MAP_NORESERVE, -1);
+	int i;
+
+	if (mem == MAP_FAILED)
+		return NULL;
+	madvise(mem, len, MADV_NOHUGEPAGE);
+	for (i = 0; i < TABLES; i++)
+		repl_fill(mem + i * PMD_SIZE, PAGE, SEED + i);
+	return mem;
+}
+
+static int intact(char *mem)
+{
+	int i, errors = 0;
+
+	for (i = 0; i < TABLES; i++)
+		errors += repl_verify(mem + i * PMD_SIZE, PAGE, SEED + i) != 0;
+	return errors;
+}
+
+static long copies(int node)
+{
+	struct repl_status status;
+
+	if (repl_status(getpid(), &status))
+		return -1;
+	return node < 0 ? status.total_pages : status.pages[node];
+}
+
+/* Whether reclaim took down the tree on @node. */
+static bool is_dropped(int node)
+{
+	struct repl_mask nodes;
+	char text[4096], *at;
+
+	if (repl_read_file("/proc/self/pgtable_repl", text, sizeof(text)))
+		return false;
+	at = strstr(text, "dropped:\t");
+	if (!at)
+		return false;
+	at += strlen("dropped:\t");
+	at[strcspn(at, "\n")] = '\0';
+	return *at && !repl_parse_list(at, &nodes) && repl_mask_has(&nodes, node);
+}
+
+static void pause_ms(long ms)
+{
+	const struct timespec t = { ms / 1000, ms % 1000 * 1000000 };
+
+	nanosleep(&t, NULL);
+}
+
+/* A child that forks, execs and exits with @mem as it was: 0 if all went well. */
+static int child_works(char *mem)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		int i, errors = 0;
+
+		for (i = 0; i < TABLES; i++)
+			errors += repl_compare(mem + i * PMD_SIZE, PAGE, SEED + i);
+		if (errors)
+			_exit(1);
+		execl("/bin/true", "true", NULL);
+		_exit(2);
+	}
+	return pid < 0 ? -1 : repl_wait(pid);
+}
+
+TEST_F(ops, limit_of_a_process)
+{
+	long before = repl_read_long(MAX), with, cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	struct repl_mask mask;
+	char *mem;
+
+	if (repl_plain() || geteuid())
+		SKIP(return, "needs root, and replication");
+	ASSERT_LE(0, before) TH_LOG("no " MAX);
+	ASSERT_EQ(1, repl_get(&mask));
+	ASSERT_EQ(0, repl_set_off());
+	ASSERT_EQ(0, repl_write_long(MAX, 12));
+
+	/* Tables on the first node, so that every other needs copies. */
+	ASSERT_EQ(0, repl_pin(repl_topo.cpu[0]));
+	mem = sparse();
+	EXPECT_NE(NULL, mem);
+	EXPECT_EQ(0, repl_set_mask(&mask));
+	with = copies(-1);
+	EXPECT_LT(0, with);
+	EXPECT_GE(12 + cpus, with);
+	EXPECT_EQ(0, intact(mem));
+	EXPECT_EQ(0, child_works(mem));
+	EXPECT_EQ(0, repl_check(getpid()));
+
+	/* Without the limit, the same setting again makes what was lacking. */
+	EXPECT_EQ(0, repl_write_long(MAX, before));
+	EXPECT_EQ(0, repl_set_mask(&mask));
+	EXPECT_LT(with + TABLES / 4, copies(-1));
+	EXPECT_EQ(0, intact(mem));
+	munmap(mem, TABLES * PMD_SIZE);
+}
+
+/* Every allocation of a copy fails for a while; later, copies appear unasked. */
+TEST_F(ops, failing_allocations)
+{
+	struct repl_mask mask;
+	long tries;
+	char *mem;
+
+	if (repl_plain() || access(FAULT "probability", W_OK))
+		SKIP(return, "needs root and CONFIG_FAULT_INJECTION_DEBUG_FS");
+	ASSERT_EQ(1, repl_get(&mask));
+	ASSERT_EQ(0, repl_set_off());
+	ASSERT_EQ(0, copies(-1));
+	ASSERT_EQ(0, repl_write_file(FAULT "times", "-1"));
+	ASSERT_EQ(0, repl_write_file(FAULT "verbose", "0"));
+	ASSERT_EQ(0, repl_write_file(FAULT "probability", "100"));
+
+	EXPECT_EQ(0, repl_set_mask(&mask));
+	ASSERT_EQ(0, repl_pin(repl_topo.cpu[0]));
+	mem = sparse();
+	EXPECT_NE(NULL, mem);
+	EXPECT_EQ(0, copies(-1));
+	EXPECT_EQ(0, intact(mem));
+	EXPECT_EQ(0, child_works(mem));
+	/* Every second one: trees with holes at all levels. */
+	EXPECT_EQ(0, repl_write_file(FAULT "probability", "50"));
+	EXPECT_EQ(0, repl_set_mask(&mask));
+	EXPECT_EQ(0, intact(mem));
+	EXPECT_EQ(0, child_works(mem));
+
+	EXPECT_EQ(0, repl_write_file(FAULT "probability", "0"));
+	/* The work comes back after 2 s, later if it has failed often. */
+	for (tries = 0; tries < 1500 && copies(-1) < TABLES / 4; tries++)
+		pause_ms(100);
+	EXPECT_LE(TABLES / 4, copies(-1));
+	EXPECT_EQ(0, intact(mem));
+	munmap(mem, TABLES * PMD_SIZE);
+}
+
+/* Fills a node until it is killed. */
+static void hog(int node)
+{
+	unsigned long nodes[REPL_MASK_LONGS] = { };
+
+	nodes[node / REPL_LONG_BITS] = 1UL << node % REPL_LONG_BITS;
+	repl_write_file("/proc/self/oom_score_adj", "1000");
+	repl_set_off();
+	if (syscall(__NR_set_mempolicy, MPOL_BIND, nodes, REPL_MASK_BITS))
+		_exit(1);
+	for (;;) {
+		char *mem = mmap(NULL, MB, RW, ANON, -1, 0);
+
+		if (mem == MAP_FAILED)
+			_exit(1);
+		mlock(mem, MB);
+	}
+}
+
+/* Until @node's tree is @down; a minute or two, under emulation and load. */
+static bool wait_dropped(int node, bool down)
+{
+	int tries;
+
+	for (tries = 0; tries < 1200; tries++) {
+		if (is_dropped(node) == down)
+			return true;
+		pause_ms(100);
+	}
+	return false;
+}
+
+TEST_F(ops, short_node)
+{
+	int node = repl_topo.node[repl_topo.nr - 1], status;
+	bool went;
+	char *mem;
+	pid_t pid;
+
+	if (repl_plain() || geteuid())
+		SKIP(return, "needs root, and replication");
+	/* Tables on the first node, so that the last one has copies. */
+	ASSERT_EQ(0, repl_pin(repl_topo.cpu[0]));
+	mem = sparse();
+	ASSERT_NE(NULL, mem);
+	ASSERT_LT(0, copies(node));
+
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid)
+		hog(node);
+	went = wait_dropped(node, true);
+	EXPECT_TRUE(went);
+	if (went) {
+		EXPECT_EQ(0, copies(node));
+		EXPECT_EQ(0, repl_check(getpid()));
+	}
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+	EXPECT_EQ(0, intact(mem));
+
+	/* With memory to be had, the tree comes back. */
+	EXPECT_TRUE(wait_dropped(node, false));
+	EXPECT_LT(0, copies(node));
+	EXPECT_EQ(0, intact(mem));
+	munmap(mem, TABLES * PMD_SIZE);
+}
+
+static long group_long(const char *file)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), GROUP "/%s", file);
+	return repl_read_long(path);
+}
+
+/* A number that has a name in one of the group's files. */
+static long group_field(const char *file, const char *name)
+{
+	char path[128], text[8192], line[64], *at;
+
+	snprintf(path, sizeof(path), GROUP "/%s", file);
+	if (repl_read_file(path, text, sizeof(text)))
+		return -1;
+	snprintf(line, sizeof(line), "\n%s ", name);
+	at = strstr(text, line);
+	if (!at)
+		return -1;
+	return strtol(at + strlen(line), NULL, 10);
+}
+
+/* In the group: 0, or the number of the step that went wrong. */
+static int charged(void)
+{
+	struct repl_mask all = repl_mask_all();
+	long off, on, pages;
+	char text[32];
+	char *mem, *grown;
+	int i;
+
+	if (repl_write_file(GROUP "/cgroup.procs", "0"))
+		return 1;
+	if (repl_set_off() || repl_pin(repl_topo.cpu[0]))
+		return 2;
+	mem = sparse();
+	if (!mem)
+		return 3;
+	off = group_field("memory.stat", "pagetables");
+	if (repl_set_mask(&all))
+		return 4;
+	pages = copies(-1);
+	on = group_field("memory.stat", "pagetables");
+	/* Copies are page tables of the group; per-CPU parts lag behind. */
+	if (pages < TABLES || on - off < (pages - 32 * repl_topo.nr) * (long)PAGE) {
+		printf("# %ld copies, page tables %ld before, %ld after\n",
+		       pages, off, on);
+		return 5;
+	}
+	if (repl_set_off())
+		return 6;
+
+	/* Nearly at its limit: it goes on, without copies. */
+	snprintf(text, sizeof(text), "%ld", group_long("memory.current") + 64 * (long)KB);
+	if (repl_write_file(GROUP "/memory.max", text))
+		return 7;
+	if (repl_set_mask(&all))
+		return 8;
+	/* Not from other threads: there is no memory for their stacks. */
+	if (repl_compare(mem, PAGE, SEED))
+		return 9;
+	if (group_field("memory.events", "oom_kill"))
+		return 10;
+
+	/* With room, it has copies, until it needs the room. */
+	snprintf(text, sizeof(text), "%ld", group_long("memory.current") + 16 * (long)MB);
+	if (repl_write_file(GROUP "/memory.max", text) || repl_set_mask(&all) ||
+	    copies(-1) < TABLES)
+		return 11;
+	grown = repl_mmap_aligned(512 * PMD_SIZE, PMD_SIZE, RW, ANON | MAP_NORESERVE, -1);
+	if (grown == MAP_FAILED)
+		return 12;
+	madvise(grown, 512 * PMD_SIZE, MADV_NOHUGEPAGE);
+	for (i = 0; i < 512 && !is_dropped(repl_topo.node[0]); i++) {
+		repl_fill(grown + i * PMD_SIZE, 8 * PAGE, SEED);
+		pause_ms(20);
+	}
+	if (i == 512 || copies(-1))
+		return 13;
+	if (repl_check(getpid()) || group_field("memory.events", "oom_kill"))
+		return 14;
+	/* And again when the room is there again. */
+	munmap(grown, 512 * PMD_SIZE);
+	if (!wait_dropped(repl_topo.node[0], false) || copies(-1) < TABLES)
+		return 15;
+	if (repl_verify_alone(mem, PAGE, SEED))
+		return 16;
+	return 0;
+}
+
+TEST_F(ops, charged_to_the_group)
+{
+	pid_t pid;
+
+	if (repl_plain() || geteuid())
+		SKIP(return, "needs root, and replication");
+	if (mkdir(GROUP, 0755) || access(GROUP "/memory.max", W_OK)) {
+		rmdir(GROUP);
+		SKIP(return, "needs cgroup v2 with the memory controller");
+	}
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid)
+		_exit(charged());
+	EXPECT_EQ(0, repl_wait(pid));
+	EXPECT_EQ(0, rmdir(GROUP));
+}
+
+TEST_HARNESS_MAIN

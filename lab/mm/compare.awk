@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# Compares what the same tests gave on two kernels.
+# Usage: awk -f compare.awk LIST BASE OURS: the list of tests, and two directories
+# that run.sh wrote.
+# Prints a line for each test and one for each difference. The exit status is 1
+# if there was one, if a test timed out, or if the consistency check of
+# replicated page tables found something.
+
+# Numbers that differ from run to run are no part of a test's name.
+function plain(text) {
+	gsub(/0x[0-9a-f]+/, "N", text)
+	gsub(/[0-9]+(\.[0-9]+)?/, "N", text)
+	gsub(/^[ \t#:-]+|[ \t]+$/, "", text)
+	return text
+}
+
+function note(kernel, test, part, outcome) {
+	part = plain(part)
+	if (part == "") part = "(unnamed)"
+	key = test SUBSEP part
+	parts[key]
+	result[kernel, key] = result[kernel, key] outcome " "
+	total[kernel, test]++
+	count[kernel, outcome]++
+}
+
+# The parts of a test, in the formats that the kernel's tests use.
+function read_log(kernel, dir, test,    file, line, name, outcome) {
+	file = dir "/" test ".log"
+	while ((getline line < file) > 0) {
+		sub(/\r$/, "", line)
+		if (match(line, /^(# )?(not )?ok [0-9]+/)) {
+			outcome = line ~ /^(# )?not ok/ ? "fail" : line ~ /# *SKIP/ ? "skip" : "pass"
+			name = substr(line, RLENGTH + 1)
+			# Reasons behind a number sign are for people.
+			sub(/ # .*/, "", name)
+			note(kernel, test, name, outcome)
+		} else if (line ~ /^Testing .*\.\.\. *(done|failed|skipped)/) {
+			# userfaultfd
+			outcome = line ~ /\.\.\. *done/ ? "pass" : line ~ /\.\.\. *skipped/ ? "skip" : "fail"
+			name = line
+			sub(/^Testing /, "", name)
+			sub(/\.\.\. *(done|failed|skipped).*/, "", name)
+			note(kernel, test, name, outcome)
+		} else if (line ~ /^Run test: /) {
+			# khugepaged: a heading, then what it found out
+			heading = substr(line, 11)
+		} else if (test ~ /^khugepaged/ && match(line, /(OK|Fail|Skip)$/)) {
+			outcome = line ~ /OK$/ ? "pass" : line ~ /Skip$/ ? "skip" : "fail"
+			name = substr(line, 1, RSTART - 1)
+			sub(/\.\.\.+ *$/, "", name)
+			note(kernel, test, heading ": " name, outcome)
+		} else if (line ~ /^(OK|Not OK)$/) {
+			# ksm_tests
+			note(kernel, test, "result", line == "OK" ? "pass" : "fail")
+		}
+	}
+	close(file)
+}
+
+function verdict(status) {
+	if (status == 0) return "pass"
+	if (status == 4) return "skip"
+	if (status == 124 || status == 137) return "timeout"
+	return "fail"
+}
+
+function read_results(kernel, dir,    file, line, f) {
+	file = dir "/results"
+	while ((getline line < file) > 0) {
+		split(line, f, " ")
+		if (!(f[1] in seen)) order[++tests] = f[1]
+		seen[f[1]]
+		whole[kernel, f[1]] = verdict(f[2])
+		seconds[kernel, f[1]] = f[3] / 1000
+		check[kernel, f[1]] = f[4]
+		read_log(kernel, dir, f[1])
+	}
+	close(file)
+}
+
+function read_list(file,    line, f) {
+	while ((getline line < file) > 0) {
+		split(line, f, /[ \t]+/)
+		racy[f[1]] = f[4] ~ /(^|,)racy(,|$)/
+	}
+	close(file)
+}
+
+function differ(test, text) {
+	print (racy[test] ? "  varies   " : "  DIFFERS  ") test ": " text
+	if (!racy[test]) differences++
+}
+
+BEGIN {
+	read_list(ARGV[1]); base = ARGV[2]; ours = ARGV[3]
+	read_results("base", base)
+	read_results("ours", ours)
+	printf "%-28s %-8s %-8s %5s %8s %8s\n", "test", "stock", "ours", "parts", "stock/s", "ours/s"
+	for (i = 1; i <= tests; i++) {
+		t = order[i]
+		b = ("base", t) in whole ? whole["base", t] : "missing"
+		o = ("ours", t) in whole ? whole["ours", t] : "missing"
+		printf "%-28s %-8s %-8s %5d %8.1f %8.1f\n", t, b, o, total["ours", t],
+			seconds["base", t], seconds["ours", t]
+		wholes["base", b]++; wholes["ours", o]++
+		if (b != o) differ(t, "stock " b ", ours " o)
+		else if (b == "timeout" || b == "missing") differ(t, b " on both")
+		if (check["ours", t] == "differs") differ(t, "copies differ from the canonical tables, see its log")
+		for (key in parts) {
+			split(key, p, SUBSEP)
+			if (p[1] != t || result["base", key] == result["ours", key]) continue
+			differ(t, p[2] ": stock " (result["base", key] ? result["base", key] : "none ") \
+			       "ours " (result["ours", key] ? result["ours", key] : "none"))
+		}
+	}
+	for (k = 1; k <= 2; k++) {
+		kernel = k == 1 ? "base" : "ours"
+		printf "%-6s %d tests: %d passed, %d failed, %d skipped; parts: %d passed, %d failed, %d skipped\n",
+			k == 1 ? "stock" : "ours", tests,
+			wholes[kernel, "pass"], wholes[kernel, "fail"] + wholes[kernel, "timeout"], wholes[kernel, "skip"],
+			count[kernel, "pass"], count[kernel, "fail"], count[kernel, "skip"]
+	}
+	printf "%d differences\n", differences
+	exit differences > 0 || tests == 0
+}

@@ -1,0 +1,225 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# In the lab VM: servers and stressors, all replicated, while their replication
+# is switched on, off and over. Usage: run.sh SECONDS CLASSES
+#
+# CLASSES holds the compiled Java program. The exit status is 1 if a program
+# failed, the consistency check found a difference, or a copy of a page table
+# is left when all have exited.
+set -u
+
+seconds=$1 classes=$2
+here=$(cd "$(dirname "$0")" && pwd)
+postgres=$(echo /usr/lib/postgresql/*/bin)
+check=/sys/kernel/debug/pgtable_repl/check
+dir=/tmp/soak
+failures=0
+started=$SECONDS
+
+say() { printf '[%4d s] %s\n' $((SECONDS - started)) "$*"; }
+fail() {
+	say "FAIL: $*"
+	failures=$((failures + 1))
+}
+counter() { awk -v name="$1" '$1 == name { print $2 }' /proc/vmstat; }
+
+# consistent WHEN: checks every replicated process.
+consistent() {
+	local report
+	echo all >$check
+	report=$(cat $check)
+	case ${report##*$'\n'} in
+	*' 0 differences') ;;
+	*)
+		head -n 20 <<<"$report"
+		fail "the check finds differences $1"
+		;;
+	esac
+	last_check=${report##*$'\n'}
+}
+
+# --- machine: swap on a compressed disk, a file system on a disk ---
+mkdir -p $dir/disk
+if ! { echo 512M >/sys/block/zram0/disksize && mkswap -q /dev/zram0 && swapon /dev/zram0; }; then
+	fail "no swap"
+fi
+if ! { truncate -s 300M $dir/disk.img && mkfs.ext2 -q $dir/disk.img && mount -o loop $dir/disk.img $dir/disk; }; then
+	fail "no disk"
+fi
+chmod 1777 $dir/disk
+echo 64 >/proc/sys/vm/nr_hugepages
+echo always >/sys/kernel/mm/transparent_hugepage/enabled
+echo 1 >/sys/kernel/mm/ksm/run
+sysctl -qw kernel.numa_balancing=1
+
+before=$(counter nr_pgtable_repl_pages)
+# What is started from here on inherits it.
+echo eager >/proc/$$/pgtable_repl || exit
+
+# --- servers ---
+declare -A job
+memcached -u nobody -m 128 -p 11211 -l 127.0.0.1 >$dir/memcached.log 2>&1 &
+servers=($!)
+mkdir -p $dir/redis
+redis-server --port 6379 --bind 127.0.0.1 --dir $dir/redis --save '' --daemonize no >$dir/redis.log 2>&1 &
+servers+=($!)
+
+install -d -o postgres $dir/pg
+as_postgres() { setpriv --reuid=postgres --regid=postgres --init-groups env HOME=$dir/pg LC_ALL=C "$@"; }
+cd $dir/pg || exit
+as_postgres "$postgres/initdb" -D $dir/pg/data -A trust --no-sync >$dir/initdb.log 2>&1 || fail "initdb"
+as_postgres "$postgres/postgres" -D $dir/pg/data -k $dir/pg -c shared_buffers=64MB -c huge_pages=try \
+	-c autovacuum_naptime=5s >$dir/postgres.log 2>&1 &
+server_pg=$!
+servers+=("$server_pg")
+for _ in $(seq 600); do
+	as_postgres "$postgres/pg_isready" -q -h $dir/pg && break
+	sleep 0.5
+done
+as_postgres "$postgres/pgbench" -h $dir/pg -q -i -s 2 postgres >$dir/pgbench-init.log 2>&1 || fail "pgbench -i"
+say "servers are up"
+
+# --- load on them, for as long as asked ---
+load_until=$((SECONDS + seconds))
+/usr/bin/python3 "$here/keyvalue.py" memcached 11211 "$seconds" >$dir/keyvalue-memcached.log 2>&1 &
+job[keyvalue-memcached]=$!
+/usr/bin/python3 "$here/keyvalue.py" redis 6379 "$seconds" >$dir/keyvalue-redis.log 2>&1 &
+job[keyvalue-redis]=$!
+as_postgres "$postgres/pgbench" -h $dir/pg -n -c 3 -T "$seconds" postgres >$dir/pgbench.log 2>&1 &
+job[pgbench]=$!
+java -Xmx192m -Xms64m -XX:+UseG1GC -XX:+UseTransparentHugePages -cp "$classes" Soak "$seconds" 3 >$dir/java.log 2>&1 &
+job[java]=$!
+
+# --- stressors, one after the other, in two lanes ---
+lanes=(
+	'vm fork mmap userfaultfd swap madvise vm-splice stackmmap mprotect'
+	'numa mremap mmaphuge munmap tlb-shootdown vma mlock ksm remap vm-segv'
+)
+lane() {
+	local name status option
+	while ((SECONDS < load_until)); do
+		for name in $1; do
+			((SECONDS < load_until)) || break
+			option=()
+			case $name in
+			vm) option=(--vm-bytes 48m --vm-populate) ;;
+			mmap) option=(--mmap-bytes 32m --mmap-file) ;;
+			mremap) option=(--mremap-bytes 16m) ;;
+			userfaultfd) option=(--userfaultfd-bytes 8m) ;;
+			numa) option=() ;;
+			ksm)
+				name=vm
+				option=(--vm-bytes 16m --ksm)
+				;;
+			esac
+			status=0
+			stress-ng --"$name" 2 "${option[@]}" --verify --timeout 8 --temp-path $dir/disk \
+				--no-rand-seed >"$dir/stress.$2.log" 2>&1 || status=$?
+			cat "$dir/stress.$2.log" >>$dir/stress-ng.log
+			echo "$name $status" >>$dir/stressors
+			case $status in
+			0) ;;
+			# Not to be had on this machine, or for want of a resource.
+			3 | 4) ;;
+			*) { echo "stress-ng $name: status $status"; cat "$dir/stress.$2.log"; } >>$dir/stress-failures ;;
+			esac
+		done
+	done
+}
+: >$dir/stressors
+lane "${lanes[0]}" 0 &
+job[lane0]=$!
+lane "${lanes[1]}" 1 &
+job[lane1]=$!
+
+# --- meanwhile: change the replication of whatever runs ---
+policies=('off' 'eager' 'eager all' 'eager 0' 'eager 1,3' 'eager 2' 'eager 0-2')
+changes=0 refused=0 checks=0
+next_check=$SECONDS
+RANDOM=1
+while ((SECONDS < load_until)); do
+	for process in /proc/[0-9]*; do
+		pid=${process#/proc/}
+		# This shell's children inherit, so it keeps its own. Everything
+		# else that was there before it is the kernel's.
+		if ((pid <= $$ || RANDOM % 2)); then continue; fi
+		# What has exited meanwhile has none.
+		if { echo "${policies[RANDOM % ${#policies[@]}]}" >"$process/pgtable_repl"; } 2>/dev/null; then
+			changes=$((changes + 1))
+		else
+			refused=$((refused + 1))
+		fi
+	done
+	if ((SECONDS >= next_check)); then
+		consistent "under load"
+		checks=$((checks + 1))
+		next_check=$((SECONDS + 10))
+		((checks % 3 != 0)) || say "$checks checks clean; $changes changes; $(counter nr_pgtable_repl_pages) pages of copies; $last_check"
+	fi
+	sleep 0.1
+done
+
+# --- the end: everything has done its work, and is gone without a trace ---
+for name in "${!job[@]}"; do
+	wait "${job[$name]}"
+	status=$?
+	[ $status = 0 ] || {
+		fail "$name: status $status"
+		tail -n 20 "$dir/$name.log" 2>/dev/null
+	}
+done
+[ ! -s $dir/stress-failures ] || {
+	head -n 60 $dir/stress-failures
+	fail "stress-ng"
+}
+sums=$(as_postgres "$postgres/psql" -h $dir/pg -Atc "select (select sum(abalance) from pgbench_accounts) =
+	(select sum(delta) from pgbench_history) and (select sum(bbalance) from pgbench_branches) =
+	(select sum(tbalance) from pgbench_tellers)" postgres 2>&1)
+[ "$sums" = t ] || fail "PostgreSQL's sums differ: $sums"
+consistent "at the end"
+say "at the end: $last_check"
+
+as_postgres "$postgres/pg_ctl" -D $dir/pg/data -m fast stop >$dir/stop.log 2>&1 || {
+	fail "PostgreSQL did not stop"
+	tail -n 20 $dir/postgres.log
+}
+for pid in "${servers[@]}"; do
+	[ "$pid" = "$server_pg" ] || kill "$pid" || fail "a server was gone before the end"
+	wait "$pid"
+done
+swapoff /dev/zram0 || fail "swapoff"
+echo off >/proc/$$/pgtable_repl
+# Freed after a grace period; for what takes longer, somebody holds an mm.
+for _ in $(seq 120); do
+	left=$(counter nr_pgtable_repl_pages)
+	[ "$left" = "$before" ] && break
+	sleep 0.5
+done
+[ "$left" = "$before" ] || fail "$left pages of copies are left, $before before"
+made=$(counter pgtable_repl_alloc) freed=$(counter pgtable_repl_free)
+[ "$made" = "$freed" ] || fail "$made copies were made and $freed freed"
+
+if [ -e /sys/kernel/debug/kmemleak ] && { echo scan >/sys/kernel/debug/kmemleak; } 2>/dev/null; then
+	# Objects count as leaked from the second scan on.
+	sleep 6
+	echo scan >/sys/kernel/debug/kmemleak
+	grep -q pgtable_repl /sys/kernel/debug/kmemleak && {
+		grep -B 12 -A 12 pgtable_repl /sys/kernel/debug/kmemleak | head -n 60
+		fail "kmemleak reports memory of replication"
+	}
+	say "kmemleak: $(grep -c '^unreferenced' /sys/kernel/debug/kmemleak) objects, none of replication"
+fi
+if grep -qw page_owner=on /proc/cmdline; then
+	owned=$(grep -c pgtable_repl_alloc_page /sys/kernel/debug/page_owner)
+	[ "$owned" = 0 ] || fail "page_owner names $owned pages of copies"
+	say "page_owner: $owned pages of copies"
+fi
+
+tail -qn 1 $dir/keyvalue-*.log $dir/java.log
+grep -hE 'number of transactions|tps' $dir/pgbench.log
+awk '{ total[$1]++; if ($2 == 3 || $2 == 4) skipped[$1]++ }
+	END { for (s in total) printf "stress-ng %s: %d runs%s\n", s, total[s],
+		skipped[s] ? ", " skipped[s] " not possible here" : "" }' $dir/stressors | LC_ALL=C sort
+say "$changes changes of policy ($refused refused), $checks checks under load, $made copies made and freed, fallbacks $(counter pgtable_repl_fallback)"
+say "$failures failures"
+[ "$failures" = 0 ]

@@ -1,0 +1,96 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# Runs the kernel's own tests of memory management, and of KVM, in the lab VM:
+# on the stock kernel and on ours with every process replicated from init on.
+# Prints what differs; the exit status is 1 if anything does.
+# Usage: test-mm.sh [quick|all|TEST...]; `test-mm.sh list` names the tests.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+. "$(dirname "$0")/lib.sh"
+cd "$ROOT"
+
+list=lab/mm/tests
+spindle=${CARGO_TARGET_DIR:-$ROOT/target}/debug/spindle
+shadow=$BUILD/selftests-mm-tree
+objects=$BUILD/selftests-mm-objects
+installed=$BUILD/selftests-mm
+logs=$BUILD/test-mm
+
+# names [SET]: the tests of the list, or of a set.
+names() { awk -v set="${1:-}" '!/^(#|$)/ && (set == "" || $2 == set) { print $1 }' "$list"; }
+
+# build_target TARGET VARIABLE...: the compiler cache comes by way of PATH, as
+# check_config.sh wants a compiler of one word.
+build_target() {
+	local target=$1
+	shift
+	PATH=/usr/lib/ccache:$PATH make -s -C "$shadow/tools/testing/selftests" -j"$JOBS" O="$objects" CC=gcc \
+		TARGETS="$target" SKIP_TARGETS= FORCE_TARGETS=1 INSTALL_PATH="$installed" "$@" install
+}
+
+# Unmodified tests, built once. Some write beside their source or need files of
+# the tree that are not exported, so they are built in a shadow of it.
+build_tests() {
+	local tree=$BUILD/linux-stock log=$BUILD/selftests-mm.log item
+	"$ROOT/scripts/kernel-prepare.sh" stock
+	[ "$(cat "$installed/built-from" 2>/dev/null)" != "$(cat "$tree.source")" ] || return 0
+	say "building the kernel's selftests of mm and kvm"
+	rm -rf "$shadow" "$installed"
+	mkdir -p "$shadow/tools/testing" "$objects"
+	for item in "$tree"/* "$tree"/tools/*; do
+		item=${item#"$tree"/}
+		case $item in
+		tools | tools/testing) ;;
+		*) ln -s "$tree/$item" "$shadow/$item" ;;
+		esac
+	done
+	cp -a "$tree/tools/testing/selftests" "$shadow/tools/testing/"
+	{
+		make -s -C "$tree" O="$objects" headers &&
+			# khugepaged.c of 6.12 uses a constant of kselftest.h without including it.
+			build_target mm EXTRA_CFLAGS="-include $shadow/tools/testing/selftests/kselftest.h" &&
+			build_target kvm
+	} >"$log" 2>&1 || {
+		grep -nE 'error|Error' -A4 "$log" | head -n 40 >&2 || true
+		die "the selftests did not build; the whole log is $log"
+	}
+	cp "$tree.source" "$installed/built-from"
+}
+
+# run_on KERNEL OPTION...: runs the tests in a VM, results in $logs/KERNEL.
+run_on() {
+	local kernel=$1 status=0
+	shift
+	rm -rf "${logs:?}/$kernel"
+	mkdir -p "$logs/$kernel"
+	say "running ${#tests[@]} tests on the $kernel kernel"
+	"$spindle" lab run --kernel "$kernel" --nodes 4 --cpus 4 --memory 4G \
+		--cpu-model EPYC,+svm,+npt,+pku --share "$logs/$kernel" --log "$logs/$kernel.console" "$@" -- \
+		"$ROOT/lab/mm/run.sh" "$ROOT/$list" "$installed" "$logs/$kernel" "${tests[@]}" >&2 || status=$?
+	[ "$status" = 0 ] || say "the $kernel kernel's run ended with status $status (docs/lab.md says what it means)"
+	return "$status"
+}
+
+case ${1:-all} in
+list)
+	awk '!/^(#|$)/ { printf "%-28s %s\n", $1, $2 }' "$list"
+	exit 0
+	;;
+quick) mapfile -t tests < <(names quick) ;;
+all) mapfile -t tests < <(names) ;;
+*)
+	tests=("$@")
+	for name in "${tests[@]}"; do
+		names | grep -qxF -- "$name" || die "no test '$name'; allowed: quick, all, and what 'test-mm.sh list' names"
+	done
+	;;
+esac
+
+build_tests
+cargo build --locked --quiet
+mkdir -p "$logs"
+failed=0
+run_on stock || failed=1
+run_on ours --append sysctl.vm.pgtable_repl_mode=3 || failed=1
+awk -f lab/mm/compare.awk "$list" "$logs/stock" "$logs/ours" || failed=1
+exit "$failed"
