@@ -51,3 +51,8 @@ test: setup ## run every check; ends with "N passed, N failed, N skipped"
 demo: ## build what is missing and watch memcached's page tables move
 	@scripts/setup.sh demo
 	@scripts/demo.sh
+
+.PHONY: bench-vmops
+bench-vmops: ## count instructions per page of virtual-memory operations, stock and ours; ARGS="--ops munmap ..."
+	@scripts/setup.sh demo
+	@scripts/bench-vmops.sh $(ARGS)

@@ -183,6 +183,7 @@ impl MachineArgs {
             sysctls: self.sysctl.clone(),
             shares: self.share.clone(),
             memory_dir: self.memory_file.clone(),
+            plugin: None,
             timeout: self.timeout.map(Duration::from_secs),
             patience: self.patience.map(Duration::from_secs),
             log: self.log.clone(),

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{Error, Size};
+use crate::{Error, Plugin, Size};
 
 /// The lab kernel's `CONFIG_NR_CPUS` and number of nodes.
 const MAX_CPUS: u32 = 64;
@@ -186,6 +186,8 @@ pub struct VmConfig {
     pub shares: Vec<PathBuf>,
     /// Back each node's memory by a file `nodeN` here, which others can map.
     pub memory_dir: Option<PathBuf>,
+    /// A library that QEMU loads to watch the guest; TCG only.
+    pub plugin: Option<Plugin>,
     /// Longest run, from start; `None` is no limit.
     pub timeout: Option<Duration>,
     /// Longest silence of the guest's first process before the guest counts as
@@ -215,6 +217,7 @@ impl Default for VmConfig {
             sysctls: Vec::new(),
             shares: Vec::new(),
             memory_dir: None,
+            plugin: None,
             timeout: None,
             patience: None,
             log: None,
@@ -272,6 +275,17 @@ impl VmConfig {
         }
         if self.icount && self.accel == AccelChoice::Kvm {
             return invalid("--icount counts emulated instructions: it excludes KVM".into());
+        }
+        if let Some(plugin) = &self.plugin {
+            if self.accel == AccelChoice::Kvm {
+                return invalid("a plugin watches emulated instructions: it excludes KVM".into());
+            }
+            if !plugin.library.is_file() {
+                return invalid(format!(
+                    "no plugin at {}; `cargo build --release` makes it",
+                    plugin.library.display()
+                ));
+            }
         }
         for word in &self.append {
             if word.contains('\0') || word.contains('\n') {

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Spindle's plugin for QEMU: where it is, and what it is told.
+
+use std::{
+    env,
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
+
+use crate::NodeSpec;
+
+const LIBRARY: &str = "libspindle_plugin.so";
+
+/// A library for QEMU to load, with its options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plugin {
+    pub library: PathBuf,
+    pub options: Vec<(&'static str, OsString)>,
+}
+
+impl Plugin {
+    /// Spindle's plugin, counting stores between the guest's marks into the
+    /// file `out`.
+    pub fn count(nodes: &[NodeSpec], out: &Path) -> Plugin {
+        Plugin {
+            library: library(),
+            options: vec![
+                ("mode", "count".into()),
+                ("out", out.into()),
+                ("layout", layout(nodes).into()),
+            ],
+        }
+    }
+}
+
+/// `$SPINDLE_PLUGIN`, else beside this program, else (for tests and examples,
+/// which cargo puts into directories of their own) one above.
+fn library() -> PathBuf {
+    if let Some(path) = env::var_os("SPINDLE_PLUGIN").filter(|path| !path.is_empty()) {
+        return path.into();
+    }
+    let program = env::current_exe().unwrap_or_default();
+    let beside = program.with_file_name(LIBRARY);
+    let above = program.parent().map(|dir| dir.with_file_name(LIBRARY));
+    above
+        .filter(|above| above.is_file() && !beside.is_file())
+        .unwrap_or(beside)
+}
+
+/// As the plugin reads it: MiB and CPUs of each node.
+fn layout(nodes: &[NodeSpec]) -> String {
+    let parts: Vec<String> = nodes
+        .iter()
+        .map(|node| format!("{}x{}", node.memory.in_mib(), node.cpus))
+        .collect();
+    parts.join(":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Size;
+
+    #[test]
+    fn the_plugin_learns_the_machine() {
+        let nodes = NodeSpec::even(2, 4, Size::gib(1)).unwrap();
+        let plugin = Plugin::count(&nodes, Path::new("/x/out"));
+        assert_eq!(plugin.options[1], ("out", "/x/out".into()));
+        assert_eq!(plugin.options[2], ("layout", "512x2:512x2".into()));
+    }
+}
