@@ -23,6 +23,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #include <x86intrin.h>
@@ -197,6 +198,31 @@ static void pin(int cpu)
 		fail("no real-time priority: %s", strerror(errno));
 }
 
+/*
+ * Starts over in a process that was made on this CPU: the stack that it has in
+ * the kernel, and all that it has in user space, then lie on this CPU's node.
+ */
+static void start_here(char **argv)
+{
+	static const char mark[] = "VMOPS_IS_PINNED";
+	int status;
+	pid_t child;
+
+	if (getenv(mark))
+		return;
+	setenv(mark, "1", 1);
+	child = fork();
+	if (child < 0)
+		fail("fork: %s", strerror(errno));
+	if (child == 0) {
+		execv("/proc/self/exe", argv);
+		fail("cannot start over: %s", strerror(errno));
+	}
+	if (waitpid(child, &status, 0) != child)
+		fail("waitpid: %s", strerror(errno));
+	exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+}
+
 static void want(char *list)
 {
 	char *name;
@@ -292,11 +318,12 @@ int main(int argc, char **argv)
 	if (!any(0, NR_OPS - 1))
 		memset(wanted, true, sizeof(wanted));
 
+	pin(cpu);
+	start_here(argv);
 	setvbuf(stdout, NULL, _IOFBF, 1 << 16);
 	/* The program's own pages are here before anything is counted. */
 	if (mlockall(MCL_CURRENT))
 		fail("mlockall: %s", strerror(errno));
-	pin(cpu);
 	if (nodes)
 		replicate(nodes);
 	else
