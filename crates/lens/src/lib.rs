@@ -13,6 +13,7 @@
 //! plugin, say) feed them to [`live::Live`].
 
 pub mod assoc;
+pub mod champsim;
 pub mod config;
 mod core;
 pub mod experiment;
