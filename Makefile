@@ -51,3 +51,8 @@ test: setup ## run every check; ends with "N passed, N failed, N skipped"
 demo: ## build what is missing and watch memcached's page tables move
 	@scripts/setup.sh demo
 	@scripts/demo.sh
+
+.PHONY: bench-lens
+bench-lens: ## how fast the timing model is; CHAMPSIM=path of its binary compares
+	@cargo build --release --locked --quiet -p spindle
+	@$${CARGO_TARGET_DIR:-target}/release/spindle lens bench $(if $(CHAMPSIM),--champsim "$(CHAMPSIM)")
