@@ -56,3 +56,8 @@ demo: ## build what is missing and watch memcached's page tables move
 bench-vmops: ## count instructions per page of virtual-memory operations, stock and ours; ARGS="--ops munmap ..."
 	@scripts/setup.sh demo
 	@scripts/bench-vmops.sh $(ARGS)
+
+.PHONY: bench-lens
+bench-lens: ## how fast the timing model is; CHAMPSIM=path of its binary compares
+	@cargo build --release --locked --quiet -p spindle
+	@$${CARGO_TARGET_DIR:-target}/release/spindle lens bench $(if $(CHAMPSIM),--champsim "$(CHAMPSIM)")
