@@ -40,7 +40,7 @@ selftests: ## build the kernel's selftests for the lab VM
 	@scripts/selftests.sh
 
 .PHONY: module
-module: ## build the page-table dump module; KDIR=... for another kernel than the running one
+module: ## build the page-table dump and lens modules; KDIR=... for another kernel than the running one
 	@$(MAKE) -s -C module BUILD=$(abspath $(or $(SPINDLE_BUILD),build))/module
 
 .PHONY: test

@@ -178,6 +178,8 @@ pub struct VmConfig {
     /// One thread for all CPUs and a clock that counts instructions: slow, and
     /// the same on every run.
     pub icount: bool,
+    /// One thread for all CPUs, as with `icount`, and the host's clock.
+    pub single_thread: bool,
     /// Added to the kernel's command line.
     pub append: Vec<String>,
     /// Set before the command starts.
@@ -213,6 +215,7 @@ impl Default for VmConfig {
             la57: false,
             pti: Pti::Auto,
             icount: false,
+            single_thread: false,
             append: Vec::new(),
             sysctls: Vec::new(),
             shares: Vec::new(),

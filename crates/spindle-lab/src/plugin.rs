@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::NodeSpec;
+use crate::{NodeSpec, VmConfig};
 
 const LIBRARY: &str = "libspindle_plugin.so";
 
@@ -30,6 +30,25 @@ impl Plugin {
                 ("layout", layout(nodes).into()),
             ],
         }
+    }
+
+    /// Spindle's plugin, feeding the timing model of `machine` and writing
+    /// what it found to `out`. Changes `config` as the model needs it: each
+    /// node's memory a file in `memory`, one thread for all CPUs.
+    pub(crate) fn lens(config: &mut VmConfig, machine: &str, out: &Path, memory: &Path) {
+        config.memory_dir = Some(memory.into());
+        config.single_thread = true;
+        config.plugin = Some(Plugin {
+            library: library(),
+            options: vec![
+                ("mode", "lens".into()),
+                ("out", out.into()),
+                ("layout", layout(&config.nodes).into()),
+                ("machine", machine.into()),
+                ("memory", memory.into()),
+                ("levels", if config.la57 { "5" } else { "4" }.into()),
+            ],
+        });
     }
 }
 

@@ -103,7 +103,7 @@ pub fn command_line(config: &VmConfig, accel: Accel) -> String {
         // cache afterwards. The kernel's patching of static branches then
         // ends in an "Oops: int3" with the right bytes in memory, so have the
         // hooks of replication opened before the second CPU starts.
-        if !config.icount {
+        if !config.icount && !config.single_thread {
             line += " pgtable_repl=hold";
         }
         let khz = if config.icount {
@@ -128,7 +128,7 @@ pub fn command_line(config: &VmConfig, accel: Accel) -> String {
 }
 
 fn accelerator(config: &VmConfig, accel: Accel) -> &'static str {
-    match (accel, config.icount) {
+    match (accel, config.icount || config.single_thread) {
         (Accel::Kvm, _) => "kvm",
         (Accel::Tcg, false) => "tcg,thread=multi",
         // The count itself is an option of its own, see `topology`.

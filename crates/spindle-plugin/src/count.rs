@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use crate::{decode::Mark, layout::Layout};
+use crate::{decode::Event, layout::Layout};
 
 /// What was stored in one section.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,19 +43,19 @@ impl Cpu {
     }
 
     /// Takes a mark; returns a section that it ended.
-    pub fn mark(&mut self, mark: Mark) -> Option<Stores> {
+    pub fn mark(&mut self, mark: Event) -> Option<Stores> {
         match mark {
-            Mark::Begin => {
+            Event::Begin => {
                 self.lines.clear();
                 self.section = Some(Stores::default());
                 None
             }
-            Mark::End => {
+            Event::End => {
                 let mut ended = self.section.take()?;
                 ended.remote_lines = self.lines.len() as u64;
                 Some(ended)
             }
-            Mark::Program => None,
+            _ => None,
         }
     }
 
@@ -101,12 +101,12 @@ mod tests {
     #[test]
     fn remote_lines_are_counted_once() {
         let (layout, mut cpu) = cpu();
-        assert_eq!(cpu.mark(Mark::Begin), None);
+        assert_eq!(cpu.mark(Event::Begin), None);
         for entry in 0..16 {
             cpu.store(&layout, REMOTE + 8 * entry, entry == 0);
             cpu.store(&layout, 8 * entry, false);
         }
-        let stores = cpu.mark(Mark::End).unwrap();
+        let stores = cpu.mark(Event::End).unwrap();
         assert_eq!(
             stores,
             Stores {
@@ -124,10 +124,10 @@ mod tests {
     fn only_what_is_between_marks_counts() {
         let (layout, mut cpu) = cpu();
         cpu.store(&layout, REMOTE, false);
-        assert_eq!(cpu.mark(Mark::End), None);
-        cpu.mark(Mark::Begin);
+        assert_eq!(cpu.mark(Event::End), None);
+        cpu.mark(Event::Begin);
         assert!(cpu.counts());
-        assert_eq!(cpu.mark(Mark::End), Some(Stores::default()));
+        assert_eq!(cpu.mark(Event::End), Some(Stores::default()));
         assert!(!cpu.counts());
     }
 }

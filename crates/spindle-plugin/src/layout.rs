@@ -48,12 +48,9 @@ impl FromStr for Layout {
 }
 
 impl Layout {
-    pub fn nodes(&self) -> usize {
-        self.memory.len()
-    }
-
-    pub fn cpus(&self) -> usize {
-        self.cpus.len()
+    /// Node of each CPU.
+    pub fn cpus(&self) -> &[u32] {
+        &self.cpus
     }
 
     /// Node of a CPU, by its number in QEMU.
@@ -68,6 +65,60 @@ impl Layout {
             .iter()
             .position(|&(start, size)| (2 * start..2 * start + size).contains(&reported))
             .map(|node| node as u32)
+    }
+
+    /// Where in all of RAM a reported address is; `None` as for [`Layout::node`].
+    pub fn offset(&self, reported: u64) -> Option<u64> {
+        let (start, _) = self.memory[self.node(reported)? as usize];
+        Some(reported - start)
+    }
+
+    /// Where each node's memory begins in all of RAM, and its size.
+    pub fn memory(&self) -> &[(u64, u64)] {
+        &self.memory
+    }
+
+    /// RAM below 4 GiB: QEMU's q35 keeps at least 1.25 GiB there for devices,
+    /// and 2 GiB if RAM does not end below.
+    fn low(&self) -> u64 {
+        const MOST: u64 = 0xb000_0000;
+        let all: u64 = self.memory.iter().map(|&(_, size)| size).sum();
+        if all >= MOST { 0x8000_0000 } else { MOST }
+    }
+
+    /// Guest-physical address of an offset in RAM.
+    pub fn physical(&self, offset: u64) -> u64 {
+        match offset.checked_sub(self.low()) {
+            Some(above) => (4 << 30) + above,
+            None => offset,
+        }
+    }
+
+    /// Offset in RAM of a guest-physical address; `None` for no RAM.
+    pub fn ram_offset(&self, physical: u64) -> Option<u64> {
+        let all: u64 = self.memory.iter().map(|&(_, size)| size).sum();
+        let offset = match physical.checked_sub(4 << 30) {
+            Some(above) => self.low() + above,
+            None if physical < self.low() => physical,
+            None => return None,
+        };
+        (offset < all).then_some(offset)
+    }
+
+    /// Ranges of guest-physical addresses with their nodes.
+    pub fn ranges(&self) -> Vec<(u64, u64, usize)> {
+        let low = self.low();
+        let mut ranges = Vec::new();
+        for (node, &(start, size)) in self.memory.iter().enumerate() {
+            let end = start + size;
+            for (from, to) in [(start, end.min(low)), (start.max(low), end)] {
+                if from < to {
+                    let physical = self.physical(from);
+                    ranges.push((physical, physical + (to - from), node));
+                }
+            }
+        }
+        ranges
     }
 }
 
@@ -98,6 +149,35 @@ mod tests {
             Some(2),
             "a node without memory takes none"
         );
+    }
+
+    #[test]
+    fn memory_above_the_hole_for_devices_moves_up() {
+        let layout: Layout = "1536x1:1536x1:1024x1".parse().unwrap();
+        let gib = |gib: u64| gib << 30;
+        assert_eq!(layout.physical(gib(2) - 1), gib(2) - 1);
+        assert_eq!(layout.physical(gib(2)), gib(4));
+        assert_eq!(layout.ram_offset(gib(4) + 5), Some(gib(2) + 5));
+        assert_eq!(layout.ram_offset(gib(3)), None);
+        assert_eq!(layout.ram_offset(gib(6)), None);
+        assert_eq!(
+            layout.ranges(),
+            [
+                (0, gib(1) + (512 << 20), 0),
+                (gib(1) + (512 << 20), gib(2), 1),
+                (gib(4), gib(5), 1),
+                (gib(5), gib(6), 2),
+            ]
+        );
+        let reported = 2 * gib(3) + 77; // 77 bytes into node 2
+        assert_eq!(layout.offset(reported), Some(gib(3) + 77));
+    }
+
+    #[test]
+    fn small_machines_have_no_hole() {
+        let layout: Layout = "1024x1:1024x1".parse().unwrap();
+        assert_eq!(layout.ranges(), [(0, 1 << 30, 0), (1 << 30, 2 << 30, 1)]);
+        assert_eq!(layout.ram_offset(2 << 30), None);
     }
 
     #[test]

@@ -10,14 +10,19 @@ use std::{
     ffi::{CStr, c_char, c_int, c_uint, c_void},
     fs::File,
     io::Write,
-    sync::{Mutex, OnceLock},
+    path::PathBuf,
+    sync::{
+        Mutex, Once, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use crate::{
     count::{self, Cpu},
-    decode::{self, Mark},
+    decode::{self, Event},
     layout::Layout,
-    options::Options,
+    lens::{Lens, Seen},
+    options::{Mode, Options},
 };
 
 type PluginId = u64;
@@ -31,6 +36,7 @@ struct HwAddr([u8; 0]);
 
 const NO_REGS: c_int = 0;
 const MEM_W: c_int = 2;
+const MEM_RW: c_int = 3;
 
 unsafe extern "C" {
     fn qemu_plugin_register_vcpu_tb_trans_cb(id: PluginId, cb: extern "C" fn(PluginId, *mut Tb));
@@ -51,6 +57,7 @@ unsafe extern "C" {
     fn qemu_plugin_tb_get_insn(tb: *const Tb, index: usize) -> *mut Insn;
     fn qemu_plugin_insn_data(insn: *const Insn, dest: *mut u8, len: usize) -> usize;
     fn qemu_plugin_insn_size(insn: *const Insn) -> usize;
+    fn qemu_plugin_insn_vaddr(insn: *const Insn) -> u64;
     fn qemu_plugin_mem_is_store(info: u32) -> bool;
     fn qemu_plugin_get_hwaddr(info: u32, vaddr: u64) -> *mut HwAddr;
     fn qemu_plugin_hwaddr_is_io(addr: *const HwAddr) -> bool;
@@ -83,24 +90,53 @@ struct PerCpu(UnsafeCell<Cpu>);
 unsafe impl Sync for PerCpu {}
 
 struct Plugin {
-    layout: Layout,
-    cpus: Vec<PerCpu>,
+    work: Work,
     out: Mutex<File>,
+}
+
+enum Work {
+    Count {
+        layout: Layout,
+        cpus: Vec<PerCpu>,
+    },
+    /// The lab runs the CPUs on one thread: nobody ever waits for the lock.
+    Lens {
+        lens: Box<Mutex<Lens>>,
+        memory: PathBuf,
+        mapped: Once,
+        /// By CPU: whether its accesses are to be reported. Spares all others
+        /// the lock.
+        wanted: Vec<AtomicBool>,
+    },
 }
 
 static PLUGIN: OnceLock<Plugin> = OnceLock::new();
 
 impl Plugin {
     fn new(options: Options) -> Result<Plugin, String> {
+        let layout = options.layout;
+        let work = match options.mode {
+            Mode::Count => Work::Count {
+                cpus: (0..layout.cpus().len())
+                    .map(|cpu| PerCpu(UnsafeCell::new(Cpu::new(&layout, cpu))))
+                    .collect(),
+                layout,
+            },
+            Mode::Lens {
+                machine,
+                memory,
+                levels,
+            } => Work::Lens {
+                wanted: layout.cpus().iter().map(|_| false.into()).collect(),
+                lens: Box::new(Mutex::new(Lens::new(&machine, levels, layout)?)),
+                memory,
+                mapped: Once::new(),
+            },
+        };
         let out = File::create(&options.out)
             .map_err(|error| format!("cannot write {}: {error}", options.out.display()))?;
-        let layout = options.layout;
-        let cpus = (0..layout.cpus())
-            .map(|cpu| PerCpu(UnsafeCell::new(Cpu::new(&layout, cpu))))
-            .collect();
         Ok(Plugin {
-            layout,
-            cpus,
+            work,
             out: Mutex::new(out),
         })
     }
@@ -112,18 +148,17 @@ impl Plugin {
             complain(&format!("cannot write results: {error}"));
         }
     }
+}
 
-    /// A CPU's state, for its own thread.
-    ///
-    /// # Safety
-    /// Called from a callback for this CPU, and not held across another.
-    #[allow(clippy::mut_from_ref)]
-    unsafe fn cpu(&self, index: c_uint) -> Option<&mut Cpu> {
-        // SAFETY: see the contract; callbacks of a CPU do not nest.
-        self.cpus
-            .get(index as usize)
-            .map(|cpu| unsafe { &mut *cpu.0.get() })
-    }
+/// A CPU's state, for its own thread.
+///
+/// # Safety
+/// Called from a callback for this CPU, and not held across another.
+#[allow(clippy::mut_from_ref)]
+unsafe fn own(cpus: &[PerCpu], index: c_uint) -> Option<&mut Cpu> {
+    // SAFETY: see the contract; callbacks of a CPU do not nest.
+    cpus.get(index as usize)
+        .map(|cpu| unsafe { &mut *cpu.0.get() })
 }
 
 fn complain(text: &str) {
@@ -180,55 +215,183 @@ fn bytes_of(insn: *mut Insn, buffer: &mut [u8; 16]) -> &[u8] {
     }
 }
 
+/// What a memory callback is told of its instruction, in one word.
+#[derive(Clone, Copy)]
+struct Tag(usize);
+
+impl Tag {
+    fn new(atomic: bool, kernel: bool, work: u8) -> Tag {
+        Tag(usize::from(atomic) | usize::from(kernel) << 1 | usize::from(work) << 2)
+    }
+
+    fn of(word: *mut c_void) -> Tag {
+        Tag(word as usize)
+    }
+
+    fn word(self) -> *mut c_void {
+        self.0 as *mut c_void
+    }
+
+    fn is_atomic(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    fn is_kernel(self) -> bool {
+        self.0 & 2 != 0
+    }
+
+    fn work(self) -> u8 {
+        (self.0 >> 2) as u8
+    }
+}
+
 /// A block of instructions is translated: says which of them to report.
 extern "C" fn translate(_id: PluginId, tb: *mut Tb) {
+    let Some(plugin) = PLUGIN.get() else { return };
     let mut buffer = [0; 16];
+    // Instructions without an access cost the model no call: the next that has
+    // one is told how many there were.
+    let mut work: u8 = 0;
     // SAFETY: QEMU's functions on QEMU's block, alive in this callback.
     unsafe {
         for index in 0..qemu_plugin_tb_n_insns(tb) {
             let insn = qemu_plugin_tb_get_insn(tb, index);
             let bytes = bytes_of(insn, &mut buffer);
-            if let Some(mark) = decode::mark(bytes) {
-                let code = mark as usize as *mut c_void;
-                qemu_plugin_register_vcpu_insn_exec_cb(insn, executed, NO_REGS, code);
-            } else {
-                let atomic = usize::from(decode::is_atomic(bytes)) as *mut c_void;
-                qemu_plugin_register_vcpu_mem_cb(insn, stored, NO_REGS, MEM_W, atomic);
+            if let Some(event) = decode::event(bytes) {
+                let word = event as usize as *mut c_void;
+                qemu_plugin_register_vcpu_insn_exec_cb(insn, executed, NO_REGS, word);
+                continue;
+            }
+            let atomic = decode::is_atomic(bytes);
+            match plugin.work {
+                Work::Count { .. } => {
+                    let word = Tag::new(atomic, false, 0).word();
+                    qemu_plugin_register_vcpu_mem_cb(insn, stored, NO_REGS, MEM_W, word);
+                }
+                Work::Lens { .. } => {
+                    work = work.saturating_add(1);
+                    // Where it is mapped says who runs it: the kernel's half.
+                    let kernel = qemu_plugin_insn_vaddr(insn) >> 63 != 0;
+                    let word = Tag::new(atomic, kernel, work).word();
+                    qemu_plugin_register_vcpu_mem_cb(insn, accessed, NO_REGS, MEM_RW, word);
+                    if decode::may_access(bytes) {
+                        work = 0;
+                    }
+                }
             }
         }
     }
 }
 
-/// A mark is executed.
-extern "C" fn executed(cpu: c_uint, code: *mut c_void) {
-    let mark = [Mark::Begin, Mark::End, Mark::Program][code as usize];
+/// An instruction that means something is executed.
+extern "C" fn executed(cpu: c_uint, word: *mut c_void) {
     let Some(plugin) = PLUGIN.get() else { return };
-    if mark == Mark::Program {
-        plugin.write("program\n");
-    }
-    // SAFETY: this is a callback for that CPU.
-    let ended = unsafe { plugin.cpu(cpu) }.and_then(|cpu| cpu.mark(mark));
-    if let Some(stores) = ended {
-        plugin.write(&count::line(&stores));
+    let event = Event::ALL[word as usize];
+    let line = match &plugin.work {
+        Work::Count { cpus, .. } => {
+            if event == Event::Program {
+                plugin.write("program\n");
+            }
+            // SAFETY: this is a callback for that CPU.
+            unsafe { own(cpus, cpu) }
+                .and_then(|cpu| cpu.mark(event))
+                .map(|stores| count::line(&stores))
+        }
+        Work::Lens {
+            lens,
+            memory,
+            mapped,
+            wanted,
+        } => {
+            let mut lens = lens.lock().expect("no holder panics");
+            // The files are there once the guest runs.
+            mapped.call_once(|| {
+                if let Err(error) = lens.map(memory) {
+                    complain(&format!("cannot map the guest's memory: {error}"));
+                }
+            });
+            let line = lens.event(cpu as usize, event);
+            if let Some(wanted) = wanted.get(cpu as usize) {
+                wanted.store(lens.wants(cpu as usize), Ordering::Relaxed);
+            }
+            line
+        }
+    };
+    if let Some(line) = line {
+        plugin.write(&line);
     }
 }
 
-/// An instruction has stored.
-extern "C" fn stored(cpu: c_uint, info: u32, vaddr: u64, atomic: *mut c_void) {
-    let Some(plugin) = PLUGIN.get() else { return };
-    // SAFETY: this is a callback for that CPU; the address is asked for while
-    // the access is being made.
+/// The physical address of RAM that is being accessed; `None` for devices.
+///
+/// # Safety
+/// Called from the memory callback of the access.
+unsafe fn reported(info: u32, vaddr: u64) -> Option<u64> {
+    // SAFETY: as the contract says.
     unsafe {
-        let Some(cpu) = plugin.cpu(cpu).filter(|cpu| cpu.counts()) else {
+        let place = qemu_plugin_get_hwaddr(info, vaddr);
+        if place.is_null() || qemu_plugin_hwaddr_is_io(place) {
+            return None;
+        }
+        Some(qemu_plugin_hwaddr_phys_addr(place))
+    }
+}
+
+/// An instruction has stored; stores are counted.
+extern "C" fn stored(cpu: c_uint, info: u32, vaddr: u64, word: *mut c_void) {
+    let Some(Plugin {
+        work: Work::Count { layout, cpus },
+        ..
+    }) = PLUGIN.get()
+    else {
+        return;
+    };
+    // SAFETY: this is a memory callback for that CPU.
+    unsafe {
+        let Some(cpu) = own(cpus, cpu).filter(|cpu| cpu.counts()) else {
             return;
         };
         if !qemu_plugin_mem_is_store(info) {
             return;
         }
-        let place = qemu_plugin_get_hwaddr(info, vaddr);
-        if !place.is_null() && !qemu_plugin_hwaddr_is_io(place) {
-            let address = qemu_plugin_hwaddr_phys_addr(place);
-            cpu.store(&plugin.layout, address, !atomic.is_null());
+        if let Some(address) = reported(info, vaddr) {
+            cpu.store(layout, address, Tag::of(word).is_atomic());
         }
+    }
+}
+
+/// An instruction has loaded or stored; the model is asked.
+extern "C" fn accessed(cpu: c_uint, info: u32, va: u64, word: *mut c_void) {
+    let Some(plugin) = PLUGIN.get() else { return };
+    let Work::Lens { lens, wanted, .. } = &plugin.work else {
+        return;
+    };
+    let Some(wanted) = wanted
+        .get(cpu as usize)
+        .filter(|wanted| wanted.load(Ordering::Relaxed))
+    else {
+        return;
+    };
+    // SAFETY: this is a memory callback.
+    let (reported, write) = unsafe {
+        let Some(reported) = reported(info, va) else {
+            return;
+        };
+        (reported, qemu_plugin_mem_is_store(info))
+    };
+    let tag = Tag::of(word);
+    let seen = Seen {
+        va,
+        reported,
+        write,
+        kernel: tag.is_kernel(),
+        work: tag.work(),
+    };
+    let mut lens = lens.lock().expect("no holder panics");
+    let line = lens.access(cpu as usize, seen);
+    wanted.store(lens.wants(cpu as usize), Ordering::Relaxed);
+    drop(lens);
+    if let Some(line) = line {
+        plugin.write(&line);
     }
 }
