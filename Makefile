@@ -40,7 +40,7 @@ selftests: ## build the kernel's selftests for the lab VM
 	@scripts/selftests.sh
 
 .PHONY: module
-module: ## build the page-table dump module; KDIR=... for another kernel than the running one
+module: ## build the page-table dump and lens modules; KDIR=... for another kernel than the running one
 	@$(MAKE) -s -C module BUILD=$(abspath $(or $(SPINDLE_BUILD),build))/module
 
 .PHONY: test
@@ -64,3 +64,13 @@ soak: ## servers and stressors while replication changes, on both kernels; DURAT
 demo: ## build what is missing and watch memcached's page tables move
 	@scripts/setup.sh demo
 	@scripts/demo.sh
+
+.PHONY: bench-vmops
+bench-vmops: ## count instructions per page of virtual-memory operations, stock and ours; ARGS="--ops munmap ..."
+	@scripts/setup.sh demo
+	@scripts/bench-vmops.sh $(ARGS)
+
+.PHONY: bench-lens
+bench-lens: ## how fast the timing model is; CHAMPSIM=path of its binary compares
+	@cargo build --release --locked --quiet -p spindle
+	@$${CARGO_TARGET_DIR:-target}/release/spindle lens bench $(if $(CHAMPSIM),--champsim "$(CHAMPSIM)")

@@ -23,12 +23,6 @@ use crate::workload::Scenario;
 /// its way; every thread uses every page alike, so it moves at random.
 pub const AUTONUMA_MOVED: f64 = 0.6;
 
-/// Share of 2 MiB ranges that still find contiguous memory on a fragmented
-/// machine (free memory fragmentation index above 0.9). From GUPS, whose
-/// published fragmented runs lie where 0.1 (virtual) to 0.35 (native) would put
-/// them.
-pub const FRAGMENTED_AVAILABLE: f64 = 0.25;
-
 /// A configuration, parsed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Setup {
@@ -96,9 +90,6 @@ fn take_side(text: &mut &str) -> Option<usize> {
 }
 
 const TRANSPARENT: HugePolicy = HugePolicy::Transparent { available: 1.0 };
-const FRAGMENTED: HugePolicy = HugePolicy::Transparent {
-    available: FRAGMENTED_AVAILABLE,
-};
 
 fn first_touch(auto: bool) -> DataPolicy {
     DataPolicy::FirstTouch {
@@ -122,7 +113,7 @@ impl Setup {
     pub fn parse(name: &str, scheme: Scheme) -> Result<Self, UnknownConfig> {
         let parsed = match scheme {
             Scheme::Mitosis => mitosis(name, TRANSPARENT),
-            Scheme::MitosisFragmented => mitosis(name, FRAGMENTED),
+            Scheme::MitosisFragmented => mitosis(name, HugePolicy::Fragmented),
             Scheme::VMitosis => vmitosis(name),
         };
         parsed.ok_or_else(|| UnknownConfig(name.to_owned()))
@@ -239,7 +230,7 @@ fn vmitosis_wide(name: &str) -> Option<Setup> {
 fn vmitosis_thin(name: &str) -> Option<Setup> {
     let mut text = name;
     let (guest_huge, host_huge) = if strip(&mut text, "TF") {
-        (FRAGMENTED, true)
+        (HugePolicy::Fragmented, true)
     } else if strip(&mut text, "T") {
         (TRANSPARENT, true)
     } else {
@@ -296,7 +287,7 @@ mod tests {
         assert_eq!(m("F-A+M").policies.tables, TablePolicy::Replicated);
         assert_eq!(m("TI").policies.data, DataPolicy::Interleave);
         let f = Setup::parse("TLP-LD", Scheme::MitosisFragmented).unwrap();
-        assert_eq!(f.policies.huge, FRAGMENTED);
+        assert_eq!(f.policies.huge, HugePolicy::Fragmented);
     }
 
     #[test]
@@ -304,7 +295,7 @@ mod tests {
         let s = v("RRIE");
         assert_eq!(s.policies.tables, TablePolicy::Fixed(1));
         assert_eq!(s.policies.nested.unwrap().tables, TablePolicy::Fixed(0));
-        assert_eq!(v("TFRRIG").policies.huge, FRAGMENTED);
+        assert_eq!(v("TFRRIG").policies.huge, HugePolicy::Fragmented);
         assert!(v("TFRRIG").policies.nested.unwrap().huge);
         assert_eq!(v("TF").scenario, Scenario::VirtualWide);
         assert_eq!(v("TFAM").policies.huge, TRANSPARENT);

@@ -18,46 +18,72 @@ use crate::system::{Access, Pace, Source};
 
 const RING: usize = 32;
 
-/// A hardware thread and the program it runs.
-pub(crate) struct Thread {
+/// A hardware thread: what of its accesses overlaps.
+#[derive(Debug, Clone)]
+pub(crate) struct Pipe {
     /// Index of its core's parts.
     pub core: usize,
     /// Node it runs on.
     pub node: usize,
     /// When the last access retired.
     pub done: f64,
-    /// Accesses to come.
-    pub buffer: Vec<Access>,
-    /// Next of them.
-    pub next: usize,
     issue: f64,
     ready: f64,
     ring: [f64; RING],
     count: usize,
     carry: f64,
     pace: Pace,
+}
+
+/// A hardware thread and the program it runs.
+pub(crate) struct Thread {
+    /// The hardware.
+    pub pipe: Pipe,
+    /// Accesses to come.
+    pub buffer: Vec<Access>,
+    /// Next of them.
+    pub next: usize,
     source: Box<dyn Source + Send>,
 }
 
 impl Thread {
-    pub fn new(core: usize, node: usize, pace: Pace, source: Box<dyn Source + Send>) -> Self {
+    pub fn new(pipe: Pipe, source: Box<dyn Source + Send>) -> Self {
+        Thread {
+            pipe,
+            buffer: Vec::with_capacity(256),
+            next: 0,
+            source,
+        }
+    }
+
+    /// Drops what was used and appends more. The buffer then holds at least
+    /// as much as a caller looks ahead.
+    #[cold]
+    pub fn refill(&mut self) {
+        self.buffer.drain(..self.next);
+        self.next = 0;
+        while self.buffer.len() < 128 {
+            self.source.fill(&mut self.buffer);
+        }
+    }
+}
+
+impl Pipe {
+    pub fn new(core: usize, node: usize, pace: Pace) -> Self {
         let pace = Pace {
             window: pace.window.clamp(1.0, RING as f64),
             ..pace
         };
-        Thread {
+        Pipe {
             core,
             node,
             done: 0.0,
-            buffer: Vec::with_capacity(256),
-            next: 0,
             issue: 0.0,
             ready: 0.0,
             ring: [0.0; RING],
             count: 0,
             carry: 0.0,
             pace,
-            source,
         }
     }
 
@@ -77,14 +103,12 @@ impl Thread {
         drained
     }
 
-    /// Drops what was used and appends more. The buffer then holds at least
-    /// as much as a caller looks ahead.
-    #[cold]
-    pub fn refill(&mut self) {
-        self.buffer.drain(..self.next);
-        self.next = 0;
-        while self.buffer.len() < 128 {
-            self.source.fill(&mut self.buffer);
+    /// Skips time in which the thread did not run, up to `now`.
+    #[inline(always)]
+    pub fn resume(&mut self, now: f64) {
+        if self.done < now {
+            self.done = now;
+            self.issue = self.issue.max(now);
         }
     }
 

@@ -55,7 +55,12 @@ pub fn cpus(m: &Machine, w: &Workload, setup: &Setup) -> Vec<usize> {
 
 /// A machine with the workload's threads on it, cold.
 pub fn build(m: &Machine, w: &Workload, setup: &Setup, pace: Pace, seed: u64) -> System<Standard> {
-    let layout = Layout::new(&w.regions, m.sockets, m.memory.per_node, setup.policies);
+    let layout = Layout::new(
+        &w.regions,
+        m.sockets,
+        m.memory.per_node,
+        setup.policies.on(m),
+    );
     let starts: Vec<u64> = (0..w.regions.len()).map(|i| layout.start(i)).collect();
     let cpus = cpus(m, w, setup);
     let sources = (0..cpus.len())

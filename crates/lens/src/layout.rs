@@ -8,6 +8,7 @@
 //! as one of 8 MB.
 
 use crate::assoc::mix;
+use crate::machine::Machine;
 use crate::units::{Bytes, PageSize};
 
 /// Who touches the pages of a region first.
@@ -93,6 +94,9 @@ pub enum HugePolicy {
         /// 1.0 on a fresh system, little on a fragmented one.
         available: f64,
     },
+    /// Transparent huge pages on a machine whose memory is fragmented: as many
+    /// as the machine's description says. [`Policies::on`] puts it in.
+    Fragmented,
     /// 1 GiB pages everywhere (hugetlb).
     Gigantic,
 }
@@ -108,6 +112,17 @@ pub struct Policies {
     pub huge: HugePolicy,
     /// Nested tables, for a virtual machine.
     pub nested: Option<Nested>,
+}
+
+impl Policies {
+    /// The same on machine `m`, with what depends on the machine filled in.
+    pub fn on(mut self, m: &Machine) -> Self {
+        if self.huge == HugePolicy::Fragmented {
+            let available = m.memory.fragmented_huge;
+            self.huge = HugePolicy::Transparent { available };
+        }
+        self
+    }
 }
 
 /// The nested dimension.
@@ -204,6 +219,34 @@ impl Layout {
         }
     }
 
+    /// A layout of addresses that are given: ascending, disjoint ranges of
+    /// (first address, address beyond), each one mapping that `init` touched.
+    ///
+    /// # Panics
+    /// With no node or no range.
+    pub fn of_ranges(
+        ranges: &[(u64, u64)],
+        init: Init,
+        nodes: usize,
+        node_bytes: Bytes,
+        policies: Policies,
+    ) -> Self {
+        let specs: Vec<RegionSpec> = ranges
+            .iter()
+            .map(|(start, end)| RegionSpec {
+                name: "range",
+                bytes: Bytes(end - start),
+                init,
+                backing: Backing::Mapped,
+            })
+            .collect();
+        let mut layout = Layout::new(&specs, nodes, node_bytes, policies);
+        for (r, &(start, end)) in layout.regions.iter_mut().zip(ranges) {
+            (r.start, r.end) = (start, end);
+        }
+        layout
+    }
+
     /// First address of region `i`.
     pub fn start(&self, i: usize) -> u64 {
         self.regions[i].start
@@ -233,7 +276,7 @@ impl Layout {
     #[inline(always)]
     pub fn page_size(&self, va: u64) -> PageSize {
         match self.policies.huge {
-            HugePolicy::Never => PageSize::Size4K,
+            HugePolicy::Never | HugePolicy::Fragmented => PageSize::Size4K,
             HugePolicy::Gigantic => PageSize::Size1G,
             HugePolicy::Transparent { available } => self.transparent(va, available),
         }

@@ -8,14 +8,20 @@
 //! Reading order: [`units`], [`machine`] (what a description says), [`parts`]
 //! (the traits), [`layout`] (where pages and tables are), [`system`] (how an
 //! access is walked and fetched), `core` (what overlaps).
+//!
+//! Programs that bring accesses and page tables of their own (an emulator's
+//! plugin, say) feed them to [`live::Live`].
 
 pub mod assoc;
+pub mod champsim;
 pub mod config;
 mod core;
 pub mod experiment;
+mod fabric;
 pub mod fit;
 pub mod kernelside;
 pub mod layout;
+pub mod live;
 pub mod machine;
 pub mod memory;
 pub mod overhead;

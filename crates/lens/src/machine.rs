@@ -162,6 +162,9 @@ pub struct MemoryConfig {
     pub random_efficiency: f64,
     /// Peak throughput between two nodes, one direction.
     pub link_bandwidth: Bandwidth,
+    /// Share of 2 MiB ranges (0 to 1) that still find contiguous memory when
+    /// the papers' tool has fragmented this machine.
+    pub fragmented_huge: f64,
 }
 
 /// The core.
@@ -302,6 +305,12 @@ impl Machine {
             "memory.random_efficiency",
             self.memory.random_efficiency,
             0.1,
+            1.0,
+        )?;
+        range(
+            "memory.fragmented_huge",
+            self.memory.fragmented_huge,
+            0.0,
             1.0,
         )?;
         let w = &self.walker;

@@ -45,6 +45,42 @@ pub struct Stats {
     pub ipis: u64,
     /// Lines supplied by another node's L3.
     pub forwards: u64,
+    /// Of `walk_cycles`, those spent on lines of other nodes. Counted for
+    /// supplied walks only ([`crate::live`]).
+    pub walk_remote_cycles: f64,
+    /// Latency of data that other nodes supplied, overlapped or not. Counted
+    /// for supplied accesses only.
+    pub data_remote_cycles: f64,
+}
+
+impl std::ops::AddAssign<&Stats> for Stats {
+    fn add_assign(&mut self, o: &Stats) {
+        self.accesses += o.accesses;
+        self.cycles += o.cycles;
+        self.data_stall += o.data_stall;
+        self.walk_stall += o.walk_stall;
+        self.kernel += o.kernel;
+        self.base += o.base;
+        self.tlb_l1 += o.tlb_l1;
+        self.tlb_l2 += o.tlb_l2;
+        self.walks += o.walks;
+        self.walk_cycles += o.walk_cycles;
+        self.walk_refs += o.walk_refs;
+        self.walk_l3 += o.walk_l3;
+        for d in 0..2 {
+            for r in 0..2 {
+                self.walk_mem[d][r] += o.walk_mem[d][r];
+            }
+            self.data_mem[d] += o.data_mem[d];
+        }
+        self.data_l3 += o.data_l3;
+        self.bit_updates += o.bit_updates;
+        self.lazy_faults += o.lazy_faults;
+        self.ipis += o.ipis;
+        self.forwards += o.forwards;
+        self.walk_remote_cycles += o.walk_remote_cycles;
+        self.data_remote_cycles += o.data_remote_cycles;
+    }
 }
 
 impl Stats {

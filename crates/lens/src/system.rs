@@ -9,13 +9,12 @@
 //! cycles.
 
 use crate::assoc::{Key, mix};
-use crate::core::Thread;
+use crate::core::{Pipe, Thread};
+use crate::fabric::{Fabric, Served};
 use crate::kernelside::{LazyFill, LeafBits};
 use crate::layout::{Dim, Layout, TableHome};
 use crate::machine::Machine;
-use crate::parts::{
-    Memory, NestedTlb, Parts, PrivateCache, PrivateHit, SharedCache, Tlb, TlbHit, WalkCache,
-};
+use crate::parts::{Memory, NestedTlb, Parts, SharedCache, Tlb, TlbHit, WalkCache};
 use crate::stats::Stats;
 use crate::units::PageSize;
 
@@ -82,49 +81,18 @@ pub struct Pace {
     pub window: f64,
 }
 
-pub(crate) struct CoreParts<P: Parts> {
-    tlb: P::Tlb,
-    walk_cache: P::WalkCache,
-    nested_cache: P::WalkCache,
-    nested_tlb: P::NestedTlb,
-    private: P::Private,
-    /// When each walker is free again.
-    walkers: Vec<f64>,
-}
-
-#[derive(Clone, Copy)]
-struct Costs {
-    l1: f64,
-    l2: f64,
-    l3: f64,
-    stlb: f64,
-    walk_overhead: f64,
-    turnaround: f64,
-    root: u32,
-    ad_update: f64,
-    fault: f64,
-    ipi: [f64; 2],
-    ipi_each: f64,
-    ipi_handler: f64,
-}
-
 /// A machine with its threads. See the module's documentation.
 pub struct System<P: Parts> {
-    cores: Vec<CoreParts<P>>,
-    shared: Vec<P::Shared>,
-    memory: P::Memory,
+    fabric: Fabric<P>,
     layout: Layout,
     threads: Vec<Thread>,
     /// Threads of each core in use: a first, and perhaps a second.
     by_core: Vec<(usize, Option<usize>)>,
-    costs: Costs,
     quantum: f64,
     clock: f64,
-    multi_node: bool,
     salts: [[u64; 6]; 2],
     leaf_bits: Option<LeafBits>,
     lazy: Option<LazyFill>,
-    stats: Stats,
 }
 
 impl<P: Parts> System<P> {
@@ -141,7 +109,6 @@ impl<P: Parts> System<P> {
         sources: Vec<Box<dyn Source + Send>>,
     ) -> Self {
         assert_eq!(cpus.len(), sources.len());
-        let mut cores = Vec::new();
         let mut by_core: Vec<(usize, Option<usize>)> = Vec::new();
         let mut core_ids: Vec<usize> = Vec::new();
         let mut threads = Vec::new();
@@ -157,65 +124,41 @@ impl<P: Parts> System<P> {
                 None => {
                     core_ids.push(core);
                     by_core.push((t, None));
-                    cores.push(CoreParts {
-                        tlb: P::tlb(m),
-                        walk_cache: P::walk_cache(m),
-                        nested_cache: P::nested_walk_cache(m),
-                        nested_tlb: P::nested_tlb(m),
-                        private: P::private(m),
-                        walkers: vec![0.0; m.walker.walkers],
-                    });
-                    cores.len() - 1
+                    core_ids.len() - 1
                 }
             };
-            threads.push(Thread::new(slot, core / m.cores_per_socket, pace, source));
+            threads.push(Thread::new(
+                Pipe::new(slot, core / m.cores_per_socket, pace),
+                source,
+            ));
         }
         // Two threads of a core halve its reorder buffer between them.
         for (a, b) in by_core.iter().filter_map(|&(a, b)| Some((a, b?))) {
-            threads[a].halve_window();
-            threads[b].halve_window();
+            threads[a].pipe.halve_window();
+            threads[b].pipe.halve_window();
         }
-        let nodes: std::collections::BTreeSet<_> = threads.iter().map(|t| t.node).collect();
-        let at = |l: crate::units::Latency| l.at(m.clock).0;
+        let nodes: std::collections::BTreeSet<_> = threads.iter().map(|t| t.pipe.node).collect();
         let salts = std::array::from_fn(|d| {
             std::array::from_fn(|l| mix(0x7461_626c_6500 + 8 * d as u64 + l as u64))
         });
         System {
-            cores,
-            shared: (0..m.sockets).map(|_| P::shared(m)).collect(),
-            memory: P::memory(m),
+            fabric: Fabric::new(m, core_ids.len(), nodes.len() > 1),
             layout,
             threads,
             by_core,
-            costs: Costs {
-                l1: at(m.cache.l1.latency),
-                l2: at(m.cache.l2.latency),
-                l3: at(m.cache.l3.latency),
-                stlb: at(m.tlb.l2_latency),
-                walk_overhead: at(m.walker.overhead),
-                turnaround: at(m.walker.turnaround),
-                root: m.page_table_levels,
-                ad_update: at(m.walker.ad_update),
-                fault: at(m.ipi.minor_fault),
-                ipi: [at(m.ipi.local), at(m.ipi.remote)],
-                ipi_each: at(m.ipi.per_target),
-                ipi_handler: at(m.ipi.handler),
-            },
             // Long enough that the host's caches serve one simulated core
             // for a while, short against the time in which load changes.
             quantum: if nodes.len() > 1 { 100_000.0 } else { 20_000.0 },
             clock: 0.0,
-            multi_node: nodes.len() > 1,
             salts,
             leaf_bits: None,
             lazy: None,
-            stats: Stats::default(),
         }
     }
 
     /// Puts a bandwidth hog on `node`.
     pub fn add_interferer(&mut self, node: usize) {
-        self.memory.add_interferer(node);
+        self.fabric.memory.add_interferer(node);
     }
 
     /// Models accessed and dirty bits from now on, starting from `bits`.
@@ -243,30 +186,31 @@ impl<P: Parts> System<P> {
     /// If a thread does not exist.
     pub fn shootdown(&mut self, from: usize, targets: &[usize], va: u64) {
         let size = self.tlb_size(self.layout.page_size(va));
-        let (core, node) = (self.threads[from].core, self.threads[from].node);
+        let (core, node) = (self.threads[from].pipe.core, self.threads[from].pipe.node);
         let (mut sent, mut far) = (0u32, false);
         self.drop_translation(core, va, size);
         for &t in targets.iter().filter(|&&t| t != from) {
-            let (target_core, target_node) = (self.threads[t].core, self.threads[t].node);
+            let (target_core, target_node) = (self.threads[t].pipe.core, self.threads[t].pipe.node);
             self.drop_translation(target_core, va, size);
-            self.interrupt(t, self.costs.ipi_handler);
+            self.interrupt(t, self.fabric.costs.ipi_handler);
             far |= target_node != node;
             sent += 1;
         }
         if sent > 0 {
-            let wait = self.costs.ipi[usize::from(far)] + self.costs.ipi_each * f64::from(sent - 1);
+            let wait = self.fabric.costs.ipi[usize::from(far)]
+                + self.fabric.costs.ipi_each * f64::from(sent - 1);
             self.interrupt(from, wait);
-            self.stats.ipis += u64::from(sent);
+            self.fabric.stats.ipis += u64::from(sent);
         }
     }
 
     fn interrupt(&mut self, thread: usize, cycles: f64) {
-        self.stats.base += self.threads[thread].interrupt(cycles);
-        self.stats.kernel += cycles;
+        self.fabric.stats.base += self.threads[thread].pipe.interrupt(cycles);
+        self.fabric.stats.kernel += cycles;
     }
 
     fn drop_translation(&mut self, core: usize, va: u64, size: PageSize) {
-        let c = &mut self.cores[core];
+        let c = &mut self.fabric.cores[core];
         c.tlb.invalidate(va, size);
         // INVLPG empties the walk caches too.
         c.walk_cache.flush();
@@ -280,15 +224,15 @@ impl<P: Parts> System<P> {
 
     /// The memory, for its own counters.
     pub fn memory(&self) -> &P::Memory {
-        &self.memory
+        &self.fabric.memory
     }
 
     /// Runs until all threads together have made `accesses` more, and returns
     /// what happened meanwhile.
     pub fn run(&mut self, accesses: u64) -> Stats {
-        let before: f64 = self.threads.iter().map(|t| t.done).sum();
-        self.stats = Stats::default();
-        while self.stats.accesses < accesses {
+        let before: f64 = self.threads.iter().map(|t| t.pipe.done).sum();
+        self.fabric.stats = Stats::default();
+        while self.fabric.stats.accesses < accesses {
             let end = self.clock + self.quantum;
             for c in 0..self.by_core.len() {
                 match self.by_core[c] {
@@ -296,28 +240,28 @@ impl<P: Parts> System<P> {
                     (a, Some(b)) => self.run_pair(a, b, end),
                 }
             }
-            self.memory.end_quantum(self.quantum);
+            self.fabric.memory.end_quantum(self.quantum);
             self.clock = end;
         }
-        let mut stats = std::mem::take(&mut self.stats);
-        stats.cycles = self.threads.iter().map(|t| t.done).sum::<f64>() - before;
+        let mut stats = std::mem::take(&mut self.fabric.stats);
+        stats.cycles = self.threads.iter().map(|t| t.pipe.done).sum::<f64>() - before;
         stats
     }
 
     fn run_thread(&mut self, t: usize, end: f64) {
-        while self.threads[t].done < end {
+        while self.threads[t].pipe.done < end {
             self.step(t);
         }
     }
 
     fn run_pair(&mut self, a: usize, b: usize, end: f64) {
         loop {
-            let t = if self.threads[a].done <= self.threads[b].done {
+            let t = if self.threads[a].pipe.done <= self.threads[b].pipe.done {
                 a
             } else {
                 b
             };
-            if self.threads[t].done >= end {
+            if self.threads[t].pipe.done >= end {
                 return;
             }
             self.step(t);
@@ -334,42 +278,42 @@ impl<P: Parts> System<P> {
         let a = th.buffer[th.next];
         let soon = th.buffer[th.next + AHEAD - 1].va;
         th.next += 1;
-        let (core, node) = (th.core, th.node);
-        let mut issue = th.issue(a);
+        let (core, node) = (th.pipe.core, th.pipe.node);
+        let mut issue = th.pipe.issue(a);
         self.prefetch(node, soon);
         let mut start = issue;
         let mut walk = 0.0;
         let size = self.layout.page_size(a.va);
         let held = self.tlb_size(size);
-        match self.cores[core].tlb.lookup(a.va, held) {
-            TlbHit::L1 => self.stats.tlb_l1 += 1,
+        match self.fabric.cores[core].tlb.lookup(a.va, held) {
+            TlbHit::L1 => self.fabric.stats.tlb_l1 += 1,
             TlbHit::L2 => {
-                self.stats.tlb_l2 += 1;
-                start += self.costs.stlb;
+                self.fabric.stats.tlb_l2 += 1;
+                start += self.fabric.costs.stlb;
             }
             TlbHit::Miss => {
                 if let Some(lazy) = &mut self.lazy
                     && lazy.touch(node, a.va >> size.shift())
                 {
-                    self.stats.lazy_faults += 1;
-                    self.interrupt(t, self.costs.fault);
-                    issue = issue.max(self.threads[t].done);
+                    self.fabric.stats.lazy_faults += 1;
+                    self.interrupt(t, self.fabric.costs.fault);
+                    issue = issue.max(self.threads[t].pipe.done);
                 }
                 walk = self.walk(core, node, a.va, size);
-                start = self.occupy_walker(core, issue, walk);
-                self.stats.walks += 1;
-                self.stats.walk_cycles += walk;
+                start = self.fabric.occupy_walker(core, issue, walk);
+                self.fabric.stats.walks += 1;
+                self.fabric.stats.walk_cycles += walk;
             }
         }
         if self.leaf_bits.is_some() {
             start += self.set_leaf_bits(core, node, a, size);
         }
         let data = self.data(core, node, a);
-        let (dt_data, dt_walk, dt_base) = self.threads[t].retire(issue, start, walk, data);
-        self.stats.accesses += 1;
-        self.stats.data_stall += dt_data;
-        self.stats.walk_stall += dt_walk;
-        self.stats.base += dt_base;
+        let (dt_data, dt_walk, dt_base) = self.threads[t].pipe.retire(issue, start, walk, data);
+        self.fabric.stats.accesses += 1;
+        self.fabric.stats.data_stall += dt_data;
+        self.fabric.stats.walk_stall += dt_walk;
+        self.fabric.stats.base += dt_base;
     }
 
     /// Cycles of setting bits of the leaf entry, if any are clear: a locked
@@ -382,12 +326,12 @@ impl<P: Parts> System<P> {
         if !bits.touch(home.copy, a.va >> size.shift(), a.write) {
             return 0.0;
         }
-        self.stats.bit_updates += 1;
+        self.fabric.stats.bit_updates += 1;
         let line = self.table_line(Dim::Guest, size.level(), a.va, home);
-        if self.multi_node {
-            self.own(node, line);
+        if self.fabric.multi_node {
+            self.fabric.own(node, line);
         }
-        self.costs.ad_update + self.table(core, node, Dim::Guest, size.level(), a.va)
+        self.fabric.costs.ad_update + self.table(core, node, Dim::Guest, size.level(), a.va)
     }
 
     /// Page size under which the TLB holds a translation: the smaller of the
@@ -403,69 +347,25 @@ impl<P: Parts> System<P> {
 
     #[inline(always)]
     fn prefetch(&self, node: usize, va: u64) {
-        self.shared[node].prefetch(Key::new(va >> 6));
-        if !self.multi_node {
-            self.shared[node].prefetch(Key::new((va >> 15) ^ self.salts[0][1]));
+        self.fabric.shared[node].prefetch(Key::new(va >> 6));
+        if !self.fabric.multi_node {
+            self.fabric.shared[node].prefetch(Key::new((va >> 15) ^ self.salts[0][1]));
         }
-    }
-
-    /// Books the walker that is free first; returns when the walk ends.
-    #[inline(always)]
-    fn occupy_walker(&mut self, core: usize, issue: f64, walk: f64) -> f64 {
-        let walkers = &mut self.cores[core].walkers;
-        let mut w = 0;
-        for i in 1..walkers.len() {
-            if walkers[i] < walkers[w] {
-                w = i;
-            }
-        }
-        let end = walkers[w].max(issue) + walk;
-        walkers[w] = end + self.costs.turnaround;
-        end
     }
 
     #[inline(always)]
     fn data(&mut self, core: usize, node: usize, a: Access) -> f64 {
         let line = Key::new(a.va >> 6);
-        match self.cores[core].private.access(line) {
-            PrivateHit::L1 => self.costs.l1,
-            PrivateHit::L2 => self.costs.l2,
-            PrivateHit::Miss => {
-                if a.write && self.multi_node {
-                    self.own(node, line);
-                }
-                if self.shared[node].access(line) {
-                    self.stats.data_l3 += 1;
-                    return self.costs.l3;
-                }
-                let home = self.layout.data_node(a.va);
-                self.stats.data_mem[usize::from(home != node)] += 1;
-                self.fetch(node, home, line)
-            }
+        let layout = &self.layout;
+        let (cycles, served, remote) = self
+            .fabric
+            .reference(core, node, line, a.write, || layout.data_node(a.va));
+        match served {
+            Served::Private => {}
+            Served::Shared => self.fabric.stats.data_l3 += 1,
+            Served::Beyond => self.fabric.stats.data_mem[usize::from(remote)] += 1,
         }
-    }
-
-    /// Takes `line` out of every other node's L3 before it is written.
-    /// Private copies there are left to age: a store that shares lines
-    /// between nodes is rare in what is modelled, and finding them is not
-    /// cheap.
-    fn own(&mut self, node: usize, line: Key) {
-        for (n, l3) in self.shared.iter_mut().enumerate() {
-            if n != node {
-                l3.invalidate(line);
-            }
-        }
-    }
-
-    /// A line that missed `node`'s caches: from its home's L3 if the
-    /// directory there finds it, else from its home's memory.
-    #[inline(always)]
-    fn fetch(&mut self, node: usize, home: usize, line: Key) -> f64 {
-        if self.multi_node && home != node && self.shared[home].contains(line) {
-            self.stats.forwards += 1;
-            return self.memory.forward(node, home);
-        }
-        self.memory.read(node, home)
+        cycles
     }
 
     /// The cache line of a table entry. Lines of a table keep their order;
@@ -482,32 +382,28 @@ impl<P: Parts> System<P> {
     fn table(&mut self, core: usize, node: usize, dim: Dim, level: u32, addr: u64) -> f64 {
         let home = self.layout.table_home(dim, level, addr, node);
         let line = self.table_line(dim, level, addr, home);
-        self.stats.walk_refs += 1;
-        match self.cores[core].private.access(line) {
-            PrivateHit::L1 => self.costs.l1,
-            PrivateHit::L2 => self.costs.l2,
-            PrivateHit::Miss => {
-                if self.shared[node].access(line) {
-                    self.stats.walk_l3 += 1;
-                    return self.costs.l3;
-                }
-                self.stats.walk_mem[dim as usize][usize::from(home.node != node)] += 1;
-                self.fetch(node, home.node, line)
-            }
+        let (cycles, served, remote) = self.fabric.reference(core, node, line, false, || home.node);
+        let stats = &mut self.fabric.stats;
+        stats.walk_refs += 1;
+        match served {
+            Served::Private => {}
+            Served::Shared => stats.walk_l3 += 1,
+            Served::Beyond => stats.walk_mem[dim as usize][usize::from(remote)] += 1,
         }
+        cycles
     }
 
     /// Cycles of a walk for `va`, whose guest page is of `size`.
     #[inline(always)]
     pub(crate) fn walk(&mut self, core: usize, node: usize, va: u64, size: PageSize) -> f64 {
-        let (leaf, root) = (size.level(), self.costs.root);
+        let (leaf, root) = (size.level(), self.fabric.costs.root);
         let nested = self.layout.is_nested();
-        let cached = self.cores[core].walk_cache.lowest(va, leaf, root);
+        let cached = self.fabric.cores[core].walk_cache.lowest(va, leaf, root);
         let top = cached.map_or(root, |l| l - 1);
         // A walk-cache entry holds the host-physical address of the next
         // table, so the first table after a hit needs no nested translation.
         let mut located = cached.is_some();
-        let mut cycles = self.costs.walk_overhead;
+        let mut cycles = self.fabric.costs.walk_overhead;
         for level in (leaf..=top).rev() {
             if nested && !located {
                 let copy = self.layout.table_home(Dim::Guest, level, va, node).copy;
@@ -517,7 +413,7 @@ impl<P: Parts> System<P> {
             located = false;
             cycles += self.table(core, node, Dim::Guest, level, va);
             if level > leaf {
-                self.cores[core].walk_cache.fill(va, level);
+                self.fabric.cores[core].walk_cache.fill(va, level);
             }
         }
         if nested {
@@ -529,11 +425,11 @@ impl<P: Parts> System<P> {
 
     fn nested_translate(&mut self, core: usize, node: usize, gpa: u64) -> f64 {
         let size = self.layout.nested_size(gpa);
-        if self.cores[core].nested_tlb.lookup(gpa, size) {
+        if self.fabric.cores[core].nested_tlb.lookup(gpa, size) {
             return 0.0;
         }
-        let (leaf, root) = (size.level(), self.costs.root);
-        let top = self.cores[core]
+        let (leaf, root) = (size.level(), self.fabric.costs.root);
+        let top = self.fabric.cores[core]
             .nested_cache
             .lowest(gpa, leaf, root)
             .map_or(root, |l| l - 1);
@@ -541,7 +437,7 @@ impl<P: Parts> System<P> {
         for level in (leaf..=top).rev() {
             cycles += self.table(core, node, Dim::Nested, level, gpa);
             if level > leaf {
-                self.cores[core].nested_cache.fill(gpa, level);
+                self.fabric.cores[core].nested_cache.fill(gpa, level);
             }
         }
         cycles

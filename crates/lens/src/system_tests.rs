@@ -83,7 +83,10 @@ fn cold_walk(levels: u32, p: Policies, size: PageSize) -> (f64, u64) {
     let mut s = system(&m, p);
     let va = s.layout.start(0) + 0x1234_5678;
     let cycles = s.walk(0, 0, va, size);
-    (cycles - m.walker.overhead.at(m.clock).0, s.stats.walk_refs)
+    (
+        cycles - m.walker.overhead.at(m.clock).0,
+        s.fabric.stats.walk_refs,
+    )
 }
 
 #[test]
@@ -131,7 +134,7 @@ fn a_cold_nested_walk_makes_24_references_or_35_with_five_levels() {
             }
             let mut s = system(&m, p);
             let va = s.layout.start(0) + 0x1234_5678;
-            (s.walk(0, 0, va, PageSize::Size4K), s.stats.walk_refs)
+            (s.walk(0, 0, va, PageSize::Size4K), s.fabric.stats.walk_refs)
         };
         assert_eq!(seen, refs);
     }
@@ -156,7 +159,7 @@ fn nested_2_mib_pages_shorten_every_nested_translation_by_one() {
     let mut s = system(&m, p);
     let va = s.layout.start(0) + 0x1234_5678;
     s.walk(0, 0, va, PageSize::Size4K);
-    assert_eq!(s.stats.walk_refs, 4 * (3 + 1) + 3);
+    assert_eq!(s.fabric.stats.walk_refs, 4 * (3 + 1) + 3);
 }
 
 #[test]
@@ -272,11 +275,11 @@ fn a_shootdown_costs_sender_and_targets_and_drops_the_translation() {
     let mut s = System::<Standard>::new(&m, layout(policies(0, 0)), PACE, &[0, 2, 28], sources);
     s.run(1000);
     assert_eq!(s.run(1000).walks, 0, "warm");
-    let before: Vec<f64> = s.threads.iter().map(|t| t.done).collect();
+    let before: Vec<f64> = s.threads.iter().map(|t| t.pipe.done).collect();
     s.shootdown(0, &[0, 1, 2], 1 << 36);
-    let cost = |i: usize| s.threads[i].done - before[i];
+    let cost = |i: usize| s.threads[i].pipe.done - before[i];
     assert!(cost(0) >= 2000.0 + 150.0 && cost(1) >= 500.0 && cost(2) >= 500.0);
-    assert_eq!(s.stats.ipis, 2);
+    assert_eq!(s.fabric.stats.ipis, 2);
     let walked = s.run(1000).walks;
     assert_eq!(walked, 3, "each core walks once more");
 }

@@ -217,6 +217,16 @@ impl PageSize {
             PageSize::Size1G => 3,
         }
     }
+    /// The size that a leaf at `level` maps, if any.
+    #[inline]
+    pub const fn of_level(level: u32) -> Option<Self> {
+        match level {
+            1 => Some(PageSize::Size4K),
+            2 => Some(PageSize::Size2M),
+            3 => Some(PageSize::Size1G),
+            _ => None,
+        }
+    }
     /// Bytes mapped by one leaf.
     pub const fn bytes(self) -> u64 {
         1 << self.shift()

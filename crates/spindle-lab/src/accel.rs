@@ -27,7 +27,9 @@ impl Accel {
         match config.accel {
             AccelChoice::Tcg => Ok(Accel::Tcg),
             AccelChoice::Kvm => offered().map(|()| Accel::Kvm).map_err(Error::NoKvm),
-            AccelChoice::Auto if config.icount || offered().is_err() => Ok(Accel::Tcg),
+            AccelChoice::Auto if config.icount || config.plugin.is_some() || offered().is_err() => {
+                Ok(Accel::Tcg)
+            }
             AccelChoice::Auto if trial(config) => Ok(Accel::Kvm),
             AccelChoice::Auto => Ok(Accel::Tcg),
         }

@@ -20,6 +20,7 @@ use signal_hook::{
 use crate::{
     Accel, AccelChoice, Error, Input, Job, Kernel, NodeSpec, Outcome, Pti, Size, Terminal, Vm,
     VmConfig, VmHandle,
+    lens::Lens,
     outcome::status,
     paths::build_dir,
     qemu::{self, Endpoints},
@@ -68,6 +69,11 @@ struct RunArgs {
     /// Print QEMU's command line and do nothing
     #[arg(long)]
     dry_run: bool,
+
+    /// Model what the command costs on this machine: a name, as e7-4850v3, or
+    /// a TOML file; see docs/lens.md
+    #[arg(long, value_name = "MACHINE", conflicts_with_all = ["dry_run", "icount", "memory_file"])]
+    lens: Option<String>,
 
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
@@ -179,10 +185,12 @@ impl MachineArgs {
             la57: self.la57,
             pti: self.pti,
             icount: self.icount,
+            single_thread: false,
             append: append.map(String::from).collect(),
             sysctls: self.sysctl.clone(),
             shares: self.share.clone(),
             memory_dir: self.memory_file.clone(),
+            plugin: None,
             timeout: self.timeout.map(Duration::from_secs),
             patience: self.patience.map(Duration::from_secs),
             log: self.log.clone(),
@@ -234,10 +242,22 @@ fn dry_run(args: &RunArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn run_command(args: RunArgs) -> anyhow::Result<ExitCode> {
-    let job = Job::new(args.command).stdin(Input::Inherit);
-    let vm = Vm::start(&args.machine.config()?, job)?;
+    let mut config = args.machine.config()?;
+    let lens = match &args.lens {
+        Some(machine) => Some(Lens::new(&mut config, machine)?),
+        None => None,
+    };
+    let command = match &lens {
+        Some(lens) => lens.wrap(args.command),
+        None => args.command,
+    };
+    let vm = Vm::start(&config, Job::new(command).stdin(Input::Inherit))?;
     forward_signals(vm.handle())?;
-    Ok(conclude(&vm.wait()?, args.machine.verbose))
+    let code = conclude(&vm.wait()?, args.machine.verbose);
+    if let Some(lens) = lens {
+        eprint!("{}", lens.summary()?);
+    }
+    Ok(code)
 }
 
 fn shell(machine: &MachineArgs) -> anyhow::Result<ExitCode> {

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{Error, Size};
+use crate::{Error, Plugin, Size};
 
 /// The lab kernel's `CONFIG_NR_CPUS` and number of nodes.
 const MAX_CPUS: u32 = 64;
@@ -178,6 +178,8 @@ pub struct VmConfig {
     /// One thread for all CPUs and a clock that counts instructions: slow, and
     /// the same on every run.
     pub icount: bool,
+    /// One thread for all CPUs, as with `icount`, and the host's clock.
+    pub single_thread: bool,
     /// Added to the kernel's command line.
     pub append: Vec<String>,
     /// Set before the command starts.
@@ -186,6 +188,8 @@ pub struct VmConfig {
     pub shares: Vec<PathBuf>,
     /// Back each node's memory by a file `nodeN` here, which others can map.
     pub memory_dir: Option<PathBuf>,
+    /// A library that QEMU loads to watch the guest; TCG only.
+    pub plugin: Option<Plugin>,
     /// Longest run, from start; `None` is no limit.
     pub timeout: Option<Duration>,
     /// Longest silence of the guest's first process before the guest counts as
@@ -211,10 +215,12 @@ impl Default for VmConfig {
             la57: false,
             pti: Pti::Auto,
             icount: false,
+            single_thread: false,
             append: Vec::new(),
             sysctls: Vec::new(),
             shares: Vec::new(),
             memory_dir: None,
+            plugin: None,
             timeout: None,
             patience: None,
             log: None,
@@ -272,6 +278,17 @@ impl VmConfig {
         }
         if self.icount && self.accel == AccelChoice::Kvm {
             return invalid("--icount counts emulated instructions: it excludes KVM".into());
+        }
+        if let Some(plugin) = &self.plugin {
+            if self.accel == AccelChoice::Kvm {
+                return invalid("a plugin watches emulated instructions: it excludes KVM".into());
+            }
+            if !plugin.library.is_file() {
+                return invalid(format!(
+                    "no plugin at {}; `cargo build --release` makes it",
+                    plugin.library.display()
+                ));
+            }
         }
         for word in &self.append {
             if word.contains('\0') || word.contains('\n') {

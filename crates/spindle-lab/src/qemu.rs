@@ -41,6 +41,16 @@ pub fn arguments(
     args.option("-m", format!("{}M", config.memory().in_mib()));
     memory(config, &mut args);
 
+    if let Some(plugin) = &config.plugin {
+        let mut value = OsString::from("file=");
+        value.push(escape(plugin.library.as_os_str()));
+        for (key, word) in &plugin.options {
+            value.push(format!(",{key}="));
+            value.push(escape(word));
+        }
+        args.option("-plugin", value);
+    }
+
     args.option("-kernel", kernel);
     args.option("-initrd", format!("/proc/self/fd/{}", ends.initramfs));
     args.option("-append", command_line(config, accel));
@@ -93,7 +103,7 @@ pub fn command_line(config: &VmConfig, accel: Accel) -> String {
         // cache afterwards. The kernel's patching of static branches then
         // ends in an "Oops: int3" with the right bytes in memory, so have the
         // hooks of replication opened before the second CPU starts.
-        if !config.icount {
+        if !config.icount && !config.single_thread {
             line += " pgtable_repl=hold";
         }
         let khz = if config.icount {
@@ -118,7 +128,7 @@ pub fn command_line(config: &VmConfig, accel: Accel) -> String {
 }
 
 fn accelerator(config: &VmConfig, accel: Accel) -> &'static str {
-    match (accel, config.icount) {
+    match (accel, config.icount || config.single_thread) {
         (Accel::Kvm, _) => "kvm",
         (Accel::Tcg, false) => "tcg,thread=multi",
         // The count itself is an option of its own, see `topology`.
@@ -346,6 +356,20 @@ mod tests {
         let line = line(&config, Accel::Tcg);
         assert!(line.contains("local,path=/a,,b,mount_tag=share0"), "{line}");
         assert!(line.contains("share=on,mem-path=/c,,d/node0"), "{line}");
+    }
+
+    #[test]
+    fn a_plugin_gets_its_options() {
+        let config = VmConfig {
+            plugin: Some(crate::Plugin {
+                library: "/l/p,q.so".into(),
+                options: vec![("mode", "count".into()), ("out", "/o,p".into())],
+            }),
+            ..VmConfig::default()
+        };
+        let line = line(&config, Accel::Tcg);
+        let expected = "-plugin file=/l/p,,q.so,mode=count,out=/o,,p";
+        assert!(line.contains(expected), "{line}");
     }
 
     #[test]

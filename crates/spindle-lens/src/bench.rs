@@ -3,11 +3,19 @@
 
 use crate::run::setup;
 use crate::util;
+use anyhow::{Context, bail};
 use clap::Args;
+use lens::champsim;
 use lens::experiment::build;
-use lens::system::Pace;
-use lens::workload::workload;
-use std::process::ExitCode;
+use lens::layout::Layout;
+use lens::machine::Machine;
+use lens::parts::Standard;
+use lens::system::{Access, Pace, System};
+use lens::trace::Replay;
+use lens::workload::{Workload, workload};
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 #[derive(Debug, Args)]
@@ -18,6 +26,27 @@ pub struct BenchArgs {
     /// Accesses of each of the five rounds, in millions
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     millions: u64,
+    /// ChampSim's binary (that takes --warmup-instructions): both then also
+    /// run the same trace
+    #[arg(long)]
+    champsim: Option<PathBuf>,
+    /// Accesses of that trace, in thousands
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    trace_thousands: u64,
+}
+
+/// Millions of accesses a second of five rounds, ascending.
+fn rates(system: &mut System<Standard>, accesses: u64) -> Vec<f64> {
+    system.run(2_000_000);
+    let mut rates: Vec<f64> = (0..5)
+        .map(|_| {
+            let start = Instant::now();
+            let done = system.run(accesses).accesses;
+            done as f64 / start.elapsed().as_secs_f64() / 1e6
+        })
+        .collect();
+    rates.sort_by(f64::total_cmp);
+    rates
 }
 
 pub fn run(a: &BenchArgs) -> anyhow::Result<ExitCode> {
@@ -29,18 +58,74 @@ pub fn run(a: &BenchArgs) -> anyhow::Result<ExitCode> {
         window: m.core.window,
     };
     let mut system = build(&m, &w, &s, pace, 1);
-    system.run(2_000_000);
-    let mut rates: Vec<f64> = (0..5)
-        .map(|_| {
-            let start = Instant::now();
-            let done = system.run(a.millions * 1_000_000).accesses;
-            done as f64 / start.elapsed().as_secs_f64() / 1e6
-        })
-        .collect();
-    rates.sort_by(f64::total_cmp);
+    let r = rates(&mut system, a.millions * 1_000_000);
     println!(
         "GUPS, full model, one core: {:.1} million accesses a second (best of 5; median {:.1})",
-        rates[4], rates[2]
+        r[4], r[2]
+    );
+    match &a.champsim {
+        Some(binary) => against(binary, &m, &w, pace, a.trace_thousands * 1000),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Runs a GUPS trace of `n` accesses, one per instruction, in ChampSim and
+/// here.
+fn against(
+    binary: &Path,
+    m: &Machine,
+    w: &Workload,
+    pace: Pace,
+    n: u64,
+) -> anyhow::Result<ExitCode> {
+    let layout = Layout::new(
+        &w.regions,
+        m.sockets,
+        m.memory.per_node,
+        setup("LP-LD")?.policies.on(m),
+    );
+    let mut accesses: Vec<Access> = Vec::new();
+    let mut source = w.source(&[layout.start(0)], 1, 0);
+    while (accesses.len() as u64) < n {
+        source.fill(&mut accesses);
+    }
+    accesses.truncate(n as usize);
+    let file = std::env::temp_dir().join(format!("spindle-gups-{}.champsim", std::process::id()));
+    let result = champsim_rate(binary, &file, &accesses);
+    // What matters is the result; a file left behind is not worth hiding it.
+    let _ = std::fs::remove_file(&file);
+    let theirs = result?;
+    let source = Replay::new(accesses).context("an empty trace")?;
+    let mut system = System::new(m, layout, pace, &[0], vec![Box::new(source)]);
+    let ours = rates(&mut system, 5 * n)[4];
+    println!(
+        "the same trace of {n} accesses: lens {ours:.1}, ChampSim {theirs:.3} million a second: \
+         {:.0} times as fast",
+        ours / theirs
     );
     Ok(ExitCode::SUCCESS)
+}
+
+fn champsim_rate(binary: &Path, file: &Path, accesses: &[Access]) -> anyhow::Result<f64> {
+    let writing = || format!("writing {}", file.display());
+    let out = std::fs::File::create(file).with_context(writing)?;
+    let instructions =
+        champsim::export(&mut BufWriter::new(out), accesses).with_context(writing)?;
+    let start = Instant::now();
+    let output = Command::new(binary)
+        .args(["--warmup-instructions", "0", "--simulation-instructions"])
+        .arg(instructions.to_string())
+        .arg(file)
+        .output()
+        .with_context(|| format!("starting {}", binary.display()))?;
+    let seconds = start.elapsed().as_secs_f64();
+    if !output.status.success() {
+        bail!(
+            "{} failed ({}): {}",
+            binary.display(),
+            output.status,
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    Ok(accesses.len() as f64 / seconds / 1e6)
 }

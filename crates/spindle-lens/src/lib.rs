@@ -3,9 +3,11 @@
 
 mod bench;
 mod fit;
+mod overhead;
 mod run;
 mod svg;
 mod sweep;
+mod trace;
 mod util;
 mod validate;
 
@@ -25,6 +27,10 @@ enum Command {
     Run(run::RunArgs),
     /// Predict many runs on all cores, resumable
     Sweep(sweep::SweepArgs),
+    /// Record, convert and replay traces
+    Trace(trace::TraceArgs),
+    /// Memory that copies of page tables take, as the papers tabulate it
+    Overhead(overhead::OverheadArgs),
     /// Measure how fast the model itself runs
     Bench(bench::BenchArgs),
     /// Fit a machine's constants to GUPS
@@ -42,6 +48,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         Command::Run(a) => run::run(&a),
         Command::Sweep(a) => sweep::run(&a),
+        Command::Trace(a) => trace::run(&a),
+        Command::Overhead(a) => overhead::run(&a),
         Command::Bench(a) => bench::run(&a),
         Command::Fit(a) => fit::run(&a),
         Command::Validate(a) => validate::run(&a),

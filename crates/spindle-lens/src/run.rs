@@ -6,6 +6,7 @@ use clap::Args;
 use lens::config::{Scheme, Setup, UnknownConfig};
 use lens::experiment::{Budget, run as simulate};
 use lens::machine::Machine;
+use lens::stats::Stats;
 use lens::system::Pace;
 use lens::workload::{NAMES, workload};
 use serde::{Deserialize, Serialize};
@@ -88,19 +89,27 @@ pub fn predict(
 ) -> anyhow::Result<Line> {
     let w = workload(name, s.scenario)
         .ok_or_else(|| anyhow::anyhow!("no workload `{name}`; there are {}", NAMES.join(", ")))?;
-    for (key, value, lo, hi) in [("base", base, 0.0, 1e6), ("window", window, 1.0, 32.0)] {
-        if let Some(v) = value.filter(|v| !(lo..=hi).contains(v)) {
-            anyhow::bail!("--{key} is {v}; {lo} to {hi} is allowed");
-        }
-    }
+    util::pace_in_range(base, window)?;
     let pace = Pace {
         base: base.unwrap_or(w.default_base),
         window: window.unwrap_or(m.core.window),
     };
     let r = simulate(m, &w, s, pace, budget, seed);
+    Ok(line_of(w.name, machine_name, s, seed, quick, &r))
+}
+
+/// A run's counters as a line of results.
+pub fn line_of(
+    workload: &str,
+    machine_name: &str,
+    s: &Setup,
+    seed: u64,
+    quick: bool,
+    r: &Stats,
+) -> Line {
     let memory: u64 = r.walk_mem.iter().flatten().sum();
-    Ok(Line {
-        workload: w.name.to_owned(),
+    Line {
+        workload: workload.to_owned(),
         machine: machine_name.to_owned(),
         config: s.name.clone(),
         seed,
@@ -115,7 +124,7 @@ pub fn predict(
         stall_data: r.data_stall / r.cycles,
         stall_walk: r.walk_stall / r.cycles,
         base: r.base / r.cycles,
-    })
+    }
 }
 
 pub fn run(a: &RunArgs) -> anyhow::Result<ExitCode> {
@@ -146,7 +155,18 @@ pub fn run(a: &RunArgs) -> anyhow::Result<ExitCode> {
         println!("{}", serde_json::to_string_pretty(&lines)?);
         return Ok(ExitCode::SUCCESS);
     }
-    println!("{} on {} (modelled)", lines[0].workload, m.name);
+    header(&lines[0].workload, &m);
+    print_lines(&lines);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says what follows and that it is modelled.
+pub fn header(workload: &str, m: &Machine) {
+    println!("{workload} on {} (modelled)", m.name);
+}
+
+/// Prints a table; the first line is what the others are compared with.
+pub fn print_lines(lines: &[Line]) {
     println!(
         "{:<12} {:>9} {:>9} {:>8} {:>10} {:>11} {:>10} {:>8} {:>8} {:>8}",
         "config",
@@ -160,7 +180,7 @@ pub fn run(a: &RunArgs) -> anyhow::Result<ExitCode> {
         "stall-d",
         "stall-w"
     );
-    for l in &lines {
+    for l in lines {
         println!(
             "{:<12} {:>9.1} {:>9.3} {:>7.1}% {:>10.3} {:>11.1} {:>10.2} {:>7.1}% {:>7.1}% {:>7.1}%",
             l.config,
@@ -175,5 +195,4 @@ pub fn run(a: &RunArgs) -> anyhow::Result<ExitCode> {
             100.0 * l.stall_walk
         );
     }
-    Ok(ExitCode::SUCCESS)
 }

@@ -16,6 +16,16 @@ pub fn machine(name: &str) -> anyhow::Result<Machine> {
     Machine::from_toml(&text).with_context(|| name.to_owned())
 }
 
+/// Refuses a base or a window out of range.
+pub fn pace_in_range(base: Option<f64>, window: Option<f64>) -> anyhow::Result<()> {
+    for (key, value, lo, hi) in [("base", base, 0.0, 1e6), ("window", window, 1.0, 32.0)] {
+        if let Some(v) = value.filter(|v| !(lo..=hi).contains(v)) {
+            anyhow::bail!("--{key} is {v}; {lo} to {hi} is allowed");
+        }
+    }
+    Ok(())
+}
+
 /// As many jobs as asked for, or as the host has CPUs.
 pub fn jobs(asked: Option<usize>) -> usize {
     asked

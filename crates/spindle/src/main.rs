@@ -9,6 +9,7 @@ use clap::Parser;
 #[derive(Parser)]
 #[command(name = "spindle", version, propagate_version = true)]
 enum Spindle {
+    Bench(spindle_bench::Args),
     Demo(spindle_demo::Args),
     Dump(spindle_dump::cli::dump::Args),
     Lab(spindle_lab::Args),
@@ -20,6 +21,7 @@ enum Spindle {
 
 fn main() -> ExitCode {
     let result = match Spindle::parse() {
+        Spindle::Bench(args) => spindle_bench::run(args),
         Spindle::Demo(args) => spindle_demo::run(args),
         Spindle::Dump(args) => spindle_dump::cli::dump::run(args),
         Spindle::Lab(args) => spindle_lab::run(args),

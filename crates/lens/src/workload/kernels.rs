@@ -123,10 +123,10 @@ impl Source for XsBench {
 
 pub(super) fn xsbench(s: Scenario) -> Workload {
     let (grid, threads) = match s {
-        Scenario::Thin => (176_000, Some(16)),
-        Scenario::Wide => (915_000, None),
-        Scenario::VirtualThin => (684_000, None),
-        Scenario::VirtualWide => (2_860_000, None),
+        Scenario::Thin => (180_000, Some(16)),
+        Scenario::Wide => (920_000, None),
+        Scenario::VirtualThin => (680_000, None),
+        Scenario::VirtualWide => (2_800_000, None),
     };
     let union = grid * NUCLIDES;
     Workload {

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The hardware under an access: cores' private parts, L3 caches, memory.
+//!
+//! It knows lines and nodes, not pages: [`crate::system`] decides which table
+//! entries a generated walk refers to, [`crate::live`] is told.
+
+use crate::assoc::Key;
+use crate::machine::Machine;
+use crate::parts::{Memory, Parts, PrivateCache, PrivateHit, SharedCache};
+use crate::stats::Stats;
+
+/// What each core has to itself.
+pub(crate) struct CoreParts<P: Parts> {
+    pub tlb: P::Tlb,
+    pub walk_cache: P::WalkCache,
+    pub nested_cache: P::WalkCache,
+    pub nested_tlb: P::NestedTlb,
+    pub private: P::Private,
+    /// When each walker is free again.
+    pub walkers: Vec<f64>,
+}
+
+impl<P: Parts> CoreParts<P> {
+    pub fn new(m: &Machine) -> Self {
+        CoreParts {
+            tlb: P::tlb(m),
+            walk_cache: P::walk_cache(m),
+            nested_cache: P::nested_walk_cache(m),
+            nested_tlb: P::nested_tlb(m),
+            private: P::private(m),
+            walkers: vec![0.0; m.walker.walkers],
+        }
+    }
+}
+
+/// Constants of a machine, in cycles.
+#[derive(Clone, Copy)]
+pub(crate) struct Costs {
+    pub l1: f64,
+    pub l2: f64,
+    pub l3: f64,
+    pub stlb: f64,
+    pub walk_overhead: f64,
+    pub turnaround: f64,
+    pub root: u32,
+    pub ad_update: f64,
+    pub fault: f64,
+    pub ipi: [f64; 2],
+    pub ipi_each: f64,
+    pub ipi_handler: f64,
+}
+
+impl Costs {
+    pub fn new(m: &Machine) -> Self {
+        let at = |l: crate::units::Latency| l.at(m.clock).0;
+        Costs {
+            l1: at(m.cache.l1.latency),
+            l2: at(m.cache.l2.latency),
+            l3: at(m.cache.l3.latency),
+            stlb: at(m.tlb.l2_latency),
+            walk_overhead: at(m.walker.overhead),
+            turnaround: at(m.walker.turnaround),
+            root: m.page_table_levels,
+            ad_update: at(m.walker.ad_update),
+            fault: at(m.ipi.minor_fault),
+            ipi: [at(m.ipi.local), at(m.ipi.remote)],
+            ipi_each: at(m.ipi.per_target),
+            ipi_handler: at(m.ipi.handler),
+        }
+    }
+}
+
+/// Where a reference was served.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Served {
+    /// The core's own caches.
+    Private,
+    /// Its node's L3.
+    Shared,
+    /// Beyond: another node's L3 or memory.
+    Beyond,
+}
+
+pub(crate) struct Fabric<P: Parts> {
+    pub cores: Vec<CoreParts<P>>,
+    pub shared: Vec<P::Shared>,
+    pub memory: P::Memory,
+    pub costs: Costs,
+    /// Whether CPUs of several nodes take part, so that lines have to be kept
+    /// coherent.
+    pub multi_node: bool,
+    pub stats: Stats,
+}
+
+impl<P: Parts> Fabric<P> {
+    pub fn new(m: &Machine, cores: usize, multi_node: bool) -> Self {
+        Fabric {
+            cores: (0..cores).map(|_| CoreParts::new(m)).collect(),
+            shared: (0..m.sockets).map(|_| P::shared(m)).collect(),
+            memory: P::memory(m),
+            costs: Costs::new(m),
+            multi_node,
+            stats: Stats::default(),
+        }
+    }
+
+    /// Books the walker that is free first; returns when the walk ends.
+    #[inline(always)]
+    pub fn occupy_walker(&mut self, core: usize, issue: f64, walk: f64) -> f64 {
+        let walkers = &mut self.cores[core].walkers;
+        let mut w = 0;
+        for i in 1..walkers.len() {
+            if walkers[i] < walkers[w] {
+                w = i;
+            }
+        }
+        let end = walkers[w].max(issue) + walk;
+        walkers[w] = end + self.costs.turnaround;
+        end
+    }
+
+    /// Reads or writes `line`, whose home is asked for only when no cache of
+    /// the node has it. Returns cycles and where it was served.
+    #[inline(always)]
+    pub fn reference(
+        &mut self,
+        core: usize,
+        node: usize,
+        line: Key,
+        write: bool,
+        home: impl FnOnce() -> usize,
+    ) -> (f64, Served, bool) {
+        match self.cores[core].private.access(line) {
+            PrivateHit::L1 => (self.costs.l1, Served::Private, false),
+            PrivateHit::L2 => (self.costs.l2, Served::Private, false),
+            PrivateHit::Miss => {
+                if write && self.multi_node {
+                    self.own(node, line);
+                }
+                if self.shared[node].access(line) {
+                    return (self.costs.l3, Served::Shared, false);
+                }
+                let home = home();
+                (self.fetch(node, home, line), Served::Beyond, home != node)
+            }
+        }
+    }
+
+    /// Takes `line` out of every other node's L3 before it is written.
+    /// Private copies there are left to age: a store that shares lines
+    /// between nodes is rare in what is modelled, and finding them is not
+    /// cheap.
+    pub fn own(&mut self, node: usize, line: Key) {
+        for (n, l3) in self.shared.iter_mut().enumerate() {
+            if n != node {
+                l3.invalidate(line);
+            }
+        }
+    }
+
+    /// The same with the private caches of all other cores: for stores to
+    /// what is shared, as page tables are.
+    pub fn take_from_others(&mut self, core: usize, node: usize, line: Key) {
+        for (c, parts) in self.cores.iter_mut().enumerate() {
+            if c != core {
+                parts.private.invalidate(line);
+            }
+        }
+        if self.multi_node {
+            self.own(node, line);
+        }
+    }
+
+    /// A line that missed `node`'s caches: from its home's L3 if the
+    /// directory there finds it, else from its home's memory.
+    #[inline(always)]
+    fn fetch(&mut self, node: usize, home: usize, line: Key) -> f64 {
+        if self.multi_node && home != node && self.shared[home].contains(line) {
+            self.stats.forwards += 1;
+            return self.memory.forward(node, home);
+        }
+        self.memory.read(node, home)
+    }
+}

@@ -1,0 +1,517 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! A machine that is fed the accesses and walks of a real program.
+//!
+//! [`crate::system::System`] generates walks from a modelled placement. Here
+//! the caller knows the real one (an emulator that can read page tables, a
+//! trace of physical addresses) and supplies, for each access, the address,
+//! the physical address of the data, and, only when the modelled TLB misses,
+//! the table entries that a walk reads. TLBs, walk caches, caches, memory
+//! queues and the core model are the same.
+//!
+//! ```
+//! use lens::layout::Dim;
+//! use lens::live::{Live, NodeMap, Reference, Step};
+//! use lens::machine::Machine;
+//! use lens::parts::Standard;
+//! use lens::system::Pace;
+//! use lens::units::PageSize;
+//!
+//! let m = Machine::builtin("e7-4850v3")?;
+//! // Two CPUs, on nodes 0 and 1; a gigabyte of memory on each node.
+//! let map = NodeMap::new(&[(0, 1 << 30, 0), (1 << 30, 2 << 30, 1)])?;
+//! let pace = Pace { base: 1.0, window: m.core.window };
+//! let mut live = Live::<Standard>::new(&m, pace, &[0, 1], map)?;
+//!
+//! let va = 0x7f00_0000_1000;
+//! let r = Reference::load(va, 0x5000_0000, PageSize::Size4K);
+//! live.access(0, r, |steps| {
+//!     // The entries of levels 4 to 1 for `va`, in the tables of node 1.
+//!     for level in (1..=4).rev() {
+//!         steps.push(Step::native(va, level, 0x4000_0000 + u64::from(level) * 4096));
+//!     }
+//! });
+//! let s = live.stats(0);
+//! assert_eq!((s.user.walks, s.user.walk_refs), (1, 4));
+//! assert!(s.user.walk_remote_cycles > 4.0 * 500.0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use crate::assoc::Key;
+use crate::core::Pipe;
+use crate::fabric::{Fabric, Served};
+use crate::layout::Dim;
+use crate::machine::Machine;
+use crate::parts::{Memory, NestedTlb, Parts, Tlb, TlbHit, WalkCache};
+use crate::stats::Stats;
+use crate::system::{Access, Pace};
+use crate::units::PageSize;
+
+/// Why a live machine could not be set up.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LiveError {
+    /// A CPU on a node that the machine does not have.
+    #[error("CPU {cpu} is on node {node}; the machine has nodes 0 to {last}")]
+    CpuNode {
+        /// The CPU.
+        cpu: usize,
+        /// Its node.
+        node: usize,
+        /// The machine's last node.
+        last: usize,
+    },
+    /// Memory on a node that the machine does not have.
+    #[error("memory from {start:#x} is on node {node}; the machine has nodes 0 to {last}")]
+    MemoryNode {
+        /// Start of the range.
+        start: u64,
+        /// Its node.
+        node: usize,
+        /// The machine's last node.
+        last: usize,
+    },
+    /// Two ranges of physical memory overlap, or one is empty.
+    #[error("memory range {start:#x} to {end:#x} is empty or overlaps the one before it")]
+    Range {
+        /// Start of the range.
+        start: u64,
+        /// First address beyond it.
+        end: u64,
+    },
+    /// More CPUs on a node than the machine has cores there.
+    #[error("{cpus} CPUs on node {node}; the machine has {cores} cores there")]
+    Cores {
+        /// The node.
+        node: usize,
+        /// CPUs asked for.
+        cpus: usize,
+        /// Cores there are.
+        cores: usize,
+    },
+}
+
+/// Which node holds which physical addresses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeMap {
+    /// Ascending and disjoint: start, end (exclusive), node.
+    ranges: Vec<(u64, u64, usize)>,
+}
+
+impl NodeMap {
+    /// From ranges of (start, first address beyond, node), in any order.
+    /// Addresses in no range count as node 0's.
+    ///
+    /// # Errors
+    /// [`LiveError::Range`] for an empty range or two that overlap.
+    pub fn new(ranges: &[(u64, u64, usize)]) -> Result<Self, LiveError> {
+        let mut ranges = ranges.to_vec();
+        ranges.sort_unstable();
+        let mut before = 0;
+        for &(start, end, _) in &ranges {
+            if end <= start || start < before {
+                return Err(LiveError::Range { start, end });
+            }
+            before = end;
+        }
+        Ok(NodeMap { ranges })
+    }
+
+    /// Node of physical address `pa`.
+    #[inline]
+    pub fn node(&self, pa: u64) -> usize {
+        self.ranges
+            .iter()
+            .find(|r| pa < r.1)
+            .filter(|r| pa >= r.0)
+            .map_or(0, |r| r.2)
+    }
+}
+
+/// One table entry that a walk reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// Native and guest tables, or the hypervisor's.
+    pub dim: Dim,
+    /// 1 for the level of 4 KiB leaves, up to 5.
+    pub level: u32,
+    /// The address being translated: virtual, or guest-physical in
+    /// [`Dim::Nested`]. Walk caches and the nested TLB are looked up with it.
+    pub addr: u64,
+    /// Physical address of the 8-byte entry.
+    pub pa: u64,
+}
+
+impl Step {
+    /// An entry of the native (or guest) table for `va`.
+    pub const fn native(va: u64, level: u32, pa: u64) -> Self {
+        Step {
+            dim: Dim::Guest,
+            level,
+            addr: va,
+            pa,
+        }
+    }
+
+    /// An entry of the nested table for guest-physical `gpa`.
+    pub const fn nested(gpa: u64, level: u32, pa: u64) -> Self {
+        Step {
+            dim: Dim::Nested,
+            level,
+            addr: gpa,
+            pa,
+        }
+    }
+}
+
+/// One access.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reference {
+    /// Virtual address.
+    pub va: u64,
+    /// Physical address of the data: what caches are looked up with and what
+    /// says which node serves them.
+    pub pa: u64,
+    /// Size of the page under which the TLB holds the translation.
+    pub size: PageSize,
+    /// Stores take the line exclusively: out of other nodes' L3, and in kernel
+    /// mode, where page tables are written, out of every other cache.
+    pub write: bool,
+    /// Made in kernel mode: counted apart.
+    pub kernel: bool,
+    /// The address is known only when the previous access' value is there.
+    pub dependent: bool,
+    /// Work before the access, in units of the pace's base cycles.
+    pub work: u8,
+}
+
+impl Reference {
+    /// A user-mode load whose address is known in advance.
+    pub const fn load(va: u64, pa: u64, size: PageSize) -> Self {
+        Reference {
+            va,
+            pa,
+            size,
+            write: false,
+            kernel: false,
+            dependent: false,
+            work: 1,
+        }
+    }
+
+    /// A user-mode store whose address is known in advance.
+    pub const fn store(va: u64, pa: u64, size: PageSize) -> Self {
+        Reference {
+            write: true,
+            ..Self::load(va, pa, size)
+        }
+    }
+
+    /// The same in kernel mode.
+    pub const fn in_kernel(mut self) -> Self {
+        self.kernel = true;
+        self
+    }
+}
+
+/// Counters of one CPU, user mode and kernel mode apart.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct CpuStats {
+    /// User mode.
+    pub user: Stats,
+    /// Kernel mode.
+    pub kernel: Stats,
+}
+
+struct Cpu {
+    pipe: Pipe,
+    stats: [Stats; 2],
+}
+
+/// Cycles after which waiting times follow the traffic.
+const QUANTUM: f64 = 20_000.0;
+
+/// A machine fed from outside. See the module's documentation.
+pub struct Live<P: Parts> {
+    fabric: Fabric<P>,
+    cpus: Vec<Cpu>,
+    map: NodeMap,
+    /// Start of the current quantum.
+    clock: f64,
+    steps: Vec<Step>,
+}
+
+impl<P: Parts> Live<P> {
+    /// A machine with nothing cached. CPU `i` is a core of its own on node
+    /// `nodes[i]`.
+    ///
+    /// # Errors
+    /// [`LiveError`] if a node of `nodes` or `map` does not exist on `m`, or a
+    /// node has more CPUs than cores.
+    pub fn new(m: &Machine, pace: Pace, nodes: &[usize], map: NodeMap) -> Result<Self, LiveError> {
+        let last = m.sockets - 1;
+        for (cpu, &node) in nodes.iter().enumerate() {
+            if node > last {
+                return Err(LiveError::CpuNode { cpu, node, last });
+            }
+            let cpus = nodes.iter().filter(|&&n| n == node).count();
+            if cpus > m.cores_per_socket {
+                return Err(LiveError::Cores {
+                    node,
+                    cpus,
+                    cores: m.cores_per_socket,
+                });
+            }
+        }
+        if let Some(&(start, _, node)) = map.ranges.iter().find(|r| r.2 > last) {
+            return Err(LiveError::MemoryNode { start, node, last });
+        }
+        let several = nodes.iter().any(|&n| n != nodes[0]);
+        Ok(Live {
+            fabric: Fabric::new(m, nodes.len(), several),
+            cpus: nodes
+                .iter()
+                .enumerate()
+                .map(|(i, &node)| Cpu {
+                    pipe: Pipe::new(i, node, pace),
+                    stats: Default::default(),
+                })
+                .collect(),
+            map,
+            clock: 0.0,
+            steps: Vec::with_capacity(35),
+        })
+    }
+
+    /// Puts a bandwidth hog on `node`.
+    ///
+    /// # Panics
+    /// If the node does not exist.
+    pub fn add_interferer(&mut self, node: usize) {
+        self.fabric.memory.add_interferer(node);
+    }
+
+    /// CPU `cpu` makes access `r`. If its modelled TLB misses, `walk` is
+    /// called once to append the entries that a walk with empty walk caches
+    /// reads, in the order in which the hardware reads them; the model skips
+    /// those that its walk caches and nested TLB save. Appending none means a
+    /// translation without a walk.
+    ///
+    /// CPUs may be fed in any order. One that was idle resumes at the present
+    /// of the busiest, and is not charged for the time between.
+    ///
+    /// # Panics
+    /// If the CPU does not exist, or a step's level is not 1 to 5.
+    #[inline]
+    pub fn access(&mut self, cpu: usize, r: Reference, walk: impl FnOnce(&mut Vec<Step>)) {
+        let pipe = &mut self.cpus[cpu].pipe;
+        pipe.resume(self.clock);
+        let node = pipe.node;
+        let before = pipe.done;
+        let issue = pipe.issue(Access {
+            va: r.va,
+            write: r.write,
+            dependent: r.dependent,
+            work: r.work,
+        });
+        let (mut start, mut cycles) = (issue, 0.0);
+        let mode = usize::from(r.kernel);
+        match self.fabric.cores[cpu].tlb.lookup(r.va, r.size) {
+            TlbHit::L1 => self.cpus[cpu].stats[mode].tlb_l1 += 1,
+            TlbHit::L2 => {
+                self.cpus[cpu].stats[mode].tlb_l2 += 1;
+                start += self.fabric.costs.stlb;
+            }
+            TlbHit::Miss => {
+                self.steps.clear();
+                walk(&mut self.steps);
+                if !self.steps.is_empty() {
+                    cycles = self.walk(cpu, node, mode);
+                    start = self.fabric.occupy_walker(cpu, issue, cycles);
+                }
+            }
+        }
+        if r.write && r.kernel {
+            self.fabric.take_from_others(cpu, node, Key::new(r.pa >> 6));
+        }
+        let map = &self.map;
+        let (data, served, remote) =
+            self.fabric
+                .reference(cpu, node, Key::new(r.pa >> 6), r.write, || map.node(r.pa));
+        let c = &mut self.cpus[cpu];
+        let (dt_data, dt_walk, dt_base) = c.pipe.retire(issue, start, cycles, data);
+        let s = &mut c.stats[mode];
+        s.accesses += 1;
+        s.cycles += c.pipe.done - before;
+        s.data_stall += dt_data;
+        s.walk_stall += dt_walk;
+        s.base += dt_base;
+        match served {
+            Served::Private => {}
+            Served::Shared => s.data_l3 += 1,
+            Served::Beyond => {
+                s.data_mem[usize::from(remote)] += 1;
+                s.data_remote_cycles += if remote { data } else { 0.0 };
+            }
+        }
+        if c.pipe.done >= self.clock + QUANTUM {
+            self.end_quanta(cpu);
+        }
+    }
+
+    #[cold]
+    fn end_quanta(&mut self, cpu: usize) {
+        let now = self.cpus[cpu].pipe.done;
+        // All quanta that this CPU's last access spanned, as one.
+        let quanta = ((now - self.clock) / QUANTUM).floor();
+        self.fabric.memory.end_quantum(quanta * QUANTUM);
+        self.clock += quanta * QUANTUM;
+    }
+
+    /// Walks `self.steps`; returns cycles.
+    fn walk(&mut self, cpu: usize, node: usize, mode: usize) -> f64 {
+        let f = &mut self.fabric;
+        let steps = std::mem::take(&mut self.steps);
+        let mut cycles = f.costs.walk_overhead;
+        // The native part: what the walk caches save, nested translations of
+        // skipped tables included.
+        let own = |s: &&Step| s.dim == Dim::Guest;
+        let (leaf, root) = (
+            steps.iter().rev().find(own).map_or(1, |s| s.level),
+            steps.iter().find(own).map_or(1, |s| s.level),
+        );
+        let va = steps.iter().find(own).map_or(0, |s| s.addr);
+        let cached = f.cores[cpu].walk_cache.lowest(va, leaf, root);
+        let first = cached.map_or(0, |level| {
+            steps
+                .iter()
+                .position(|s| s.dim == Dim::Guest && s.level == level)
+                .map_or(0, |i| i + 1)
+        });
+        // A walk-cache entry holds the next table's physical address, so its
+        // nested translation is saved as well.
+        let first = match cached {
+            Some(_) => {
+                first
+                    + steps[first..]
+                        .iter()
+                        .take_while(|s| s.dim == Dim::Nested)
+                        .count()
+            }
+            None => first,
+        };
+        let stats = &mut self.cpus[cpu].stats[mode];
+        let mut i = first;
+        while i < steps.len() {
+            let s = steps[i];
+            let (mut end, mut skip_to) = (i + 1, i);
+            if s.dim == Dim::Nested {
+                end = i + steps[i..]
+                    .iter()
+                    .take_while(|x| x.dim == Dim::Nested && x.addr == s.addr)
+                    .count();
+                let low = steps[end - 1].level;
+                let size = PageSize::of_level(low).unwrap_or(PageSize::Size1G);
+                if f.cores[cpu].nested_tlb.lookup(s.addr, size) {
+                    skip_to = end;
+                } else if let Some(level) = f.cores[cpu].nested_cache.lowest(s.addr, low, s.level) {
+                    skip_to = i + (s.level - level) as usize + 1;
+                }
+            }
+            for (at, x) in steps.iter().enumerate().take(end).skip(skip_to) {
+                let map = &self.map;
+                let (c, served, remote) =
+                    f.reference(cpu, node, Key::new(x.pa >> 6), false, || map.node(x.pa));
+                cycles += c;
+                stats.walk_refs += 1;
+                match served {
+                    Served::Private => {}
+                    Served::Shared => stats.walk_l3 += 1,
+                    Served::Beyond => {
+                        stats.walk_mem[x.dim as usize][usize::from(remote)] += 1;
+                        stats.walk_remote_cycles += if remote { c } else { 0.0 };
+                    }
+                }
+                let core = &mut f.cores[cpu];
+                match x.dim {
+                    Dim::Guest if x.level > leaf => core.walk_cache.fill(x.addr, x.level),
+                    Dim::Nested if at + 1 < end => core.nested_cache.fill(x.addr, x.level),
+                    _ => {}
+                }
+            }
+            i = end;
+        }
+        stats.walks += 1;
+        stats.walk_cycles += cycles;
+        self.steps = steps;
+        cycles
+    }
+
+    /// CPU `cpu` drops all translations, as a load of its page-table root
+    /// does.
+    pub fn flush(&mut self, cpu: usize) {
+        let c = &mut self.fabric.cores[cpu];
+        c.tlb.flush();
+        c.walk_cache.flush();
+        c.nested_cache.flush();
+        c.nested_tlb.flush();
+    }
+
+    /// CPU `cpu` drops its translation of `va` in a page of any size, and its
+    /// walk caches, as INVLPG does.
+    pub fn invalidate(&mut self, cpu: usize, va: u64) {
+        let c = &mut self.fabric.cores[cpu];
+        for size in [PageSize::Size4K, PageSize::Size2M, PageSize::Size1G] {
+            c.tlb.invalidate(va, size);
+        }
+        c.walk_cache.flush();
+        c.nested_cache.flush();
+    }
+
+    /// CPU `cpu` stops for `cycles` (an exception, an interrupt), charged to
+    /// kernel mode.
+    pub fn stall(&mut self, cpu: usize, cycles: f64) {
+        let c = &mut self.cpus[cpu];
+        let drained = c.pipe.interrupt(cycles);
+        let s = &mut c.stats[1];
+        s.cycles += drained + cycles;
+        s.base += drained;
+        s.kernel += cycles;
+    }
+
+    /// Counters of CPU `cpu` since the start or [`Live::reset_stats`].
+    pub fn stats(&self, cpu: usize) -> CpuStats {
+        let [user, kernel] = self.cpus[cpu].stats.clone();
+        CpuStats { user, kernel }
+    }
+
+    /// Counters of all CPUs together.
+    pub fn total(&self) -> CpuStats {
+        let mut t = CpuStats::default();
+        for c in &self.cpus {
+            t.user += &c.stats[0];
+            t.kernel += &c.stats[1];
+        }
+        t
+    }
+
+    /// Counts from now on; what is cached stays.
+    pub fn reset_stats(&mut self) {
+        self.cpus
+            .iter_mut()
+            .for_each(|c| c.stats = Default::default());
+    }
+
+    /// How many CPUs.
+    pub fn cpus(&self) -> usize {
+        self.cpus.len()
+    }
+
+    /// Node of physical address `pa`.
+    pub fn node(&self, pa: u64) -> usize {
+        self.map.node(pa)
+    }
+}
+
+#[cfg(test)]
+#[path = "live_tests.rs"]
+mod tests;

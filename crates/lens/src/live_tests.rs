@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+use super::*;
+use crate::parts::Standard;
+
+const NODE: u64 = 1 << 30;
+const VA: u64 = 0x7f12_3456_7000;
+
+fn map() -> NodeMap {
+    NodeMap::new(&[(NODE, 2 * NODE, 1), (0, NODE, 0)]).unwrap()
+}
+
+fn live(nodes: &[usize]) -> (Machine, Live<Standard>) {
+    let m = Machine::builtin("e7-4850v3").unwrap();
+    let pace = Pace {
+        base: 0.0,
+        window: 1.0,
+    };
+    let l = Live::new(&m, pace, nodes, map()).unwrap();
+    (m, l)
+}
+
+/// Entries of a 4-level walk in tables that start at `tables`.
+fn native(va: u64, tables: u64) -> impl Fn(&mut Vec<Step>) {
+    move |steps| {
+        for level in (1..=4).rev() {
+            let index = va >> (12 + 9 * (level - 1)) & 511;
+            let page = tables + u64::from(level) * 4096;
+            steps.push(Step::native(va, level, page + index * 8));
+        }
+    }
+}
+
+fn load(va: u64, pa: u64) -> Reference {
+    Reference::load(va, pa, PageSize::Size4K)
+}
+
+#[test]
+fn a_cold_walk_costs_the_sum_of_its_entries_where_they_are() {
+    for (tables, data, remote_refs) in [(0x10_0000, 0x20_0000, 0), (NODE, 0x20_0000, 4)] {
+        let (m, mut l) = live(&[0]);
+        l.access(0, load(VA, data), native(VA, tables));
+        let each = if remote_refs > 0 { 580.0 } else { 280.0 };
+        let overhead = m.walker.overhead.at(m.clock).0;
+        let s = l.stats(0).user;
+        assert_eq!(s.walk_cycles, overhead + 4.0 * each);
+        assert_eq!(s.cycles, s.walk_cycles + 280.0);
+        assert_eq!(s.walk_mem[0][1], remote_refs);
+        assert_eq!(s.walk_remote_cycles, remote_refs as f64 * 580.0);
+        assert_eq!(s.cycles, s.base + s.walk_stall + s.data_stall + s.kernel);
+    }
+}
+
+#[test]
+fn a_hit_asks_for_no_walk_and_a_neighbour_for_the_leaf_only() {
+    let (_, mut l) = live(&[0]);
+    l.access(0, load(VA, 0x20_0000), native(VA, 0));
+    l.access(0, load(VA + 8, 0x20_0008), |_| panic!("the TLB has it"));
+    let next = VA + 64 * 4096;
+    l.access(0, load(next, 0x30_0000), native(next, 0));
+    assert_eq!(l.stats(0).user.walk_refs, 5);
+    l.invalidate(0, next);
+    l.access(0, load(next, 0x30_0000), native(next, 0));
+    assert_eq!(
+        l.stats(0).user.walk_refs,
+        9,
+        "INVLPG empties the walk caches"
+    );
+    l.access(0, load(VA, 0x20_0000), |_| panic!("another page stays"));
+    l.flush(0);
+    l.access(0, load(VA, 0x20_0000), native(VA, 0));
+    assert_eq!(l.stats(0).user.walks, 4);
+}
+
+#[test]
+fn a_cold_two_dimensional_walk_reads_24_entries_and_a_warm_one_what_is_left() {
+    // Guest tables share no nested table with each other or with the data.
+    let gpa = |level: u64| level << 40;
+    let walk = |va: u64, data_gpa: u64| {
+        move |steps: &mut Vec<Step>| {
+            let translate = |steps: &mut Vec<Step>, g: u64| {
+                for level in (1..=4).rev() {
+                    let at = u64::from(level) << 20 | (g >> (12 + 9 * (level - 1)) & 0xfffff) << 3;
+                    steps.push(Step::nested(g, level, at));
+                }
+            };
+            for level in (1..=4u32).rev() {
+                let g = gpa(u64::from(level)) | (va >> (12 + 9 * (level - 1)) & 511) << 3;
+                translate(steps, g);
+                steps.push(Step::native(va, level, (1 << 28) + g % 0xfff_ffff));
+            }
+            translate(steps, data_gpa);
+        }
+    };
+    let (_, mut l) = live(&[0]);
+    l.access(0, load(VA, 0x20_0000), walk(VA, 0x1000));
+    assert_eq!(l.stats(0).user.walk_refs, 24);
+    // The neighbouring page: the guest leaf after a walk-cache hit, and a
+    // nested leaf for the data.
+    let next = VA + 4096;
+    l.access(0, load(next, 0x20_1000), walk(next, 0x2000));
+    assert_eq!(l.stats(0).user.walk_refs, 24 + 2);
+}
+
+#[test]
+fn user_and_kernel_are_counted_apart_and_add_up() {
+    let (_, mut l) = live(&[0, 1]);
+    for i in 0..1000u64 {
+        let r = load(VA + i * 4096, NODE / 2 + i * 4096);
+        let r = if i % 3 == 0 { r.in_kernel() } else { r };
+        l.access((i % 2) as usize, r, native(r.va, 0));
+    }
+    l.stall(1, 700.0);
+    let t = l.total();
+    assert_eq!(t.user.accesses + t.kernel.accesses, 1000);
+    assert_eq!(t.kernel.kernel, 700.0);
+    for s in [&t.user, &t.kernel] {
+        let parts = s.base + s.walk_stall + s.data_stall + s.kernel;
+        assert!((s.cycles / parts - 1.0).abs() < 1e-9, "{s:?}");
+    }
+    assert_eq!(l.stats(0).user.data_mem[1], 0);
+    assert_eq!(
+        l.stats(1).user.data_mem[0],
+        0,
+        "node 1's CPU reads node 0's"
+    );
+    l.reset_stats();
+    assert_eq!(l.total(), CpuStats::default());
+}
+
+#[test]
+fn a_store_to_an_entry_is_seen_by_the_next_walk_of_another_node() {
+    let (_, mut l) = live(&[0, 1]);
+    let entry = 0x5000;
+    let walk = |steps: &mut Vec<Step>| steps.push(Step::native(VA, 1, entry));
+    l.access(1, load(VA, NODE), walk);
+    l.flush(1);
+    // The kernel on node 0 writes the entry through its own mapping.
+    let r = Reference::store(entry | 1 << 63, entry, PageSize::Size2M).in_kernel();
+    l.access(0, r, |_| {});
+    let before = l.stats(1).user.walk_mem[0][1];
+    l.access(1, load(VA, NODE), walk);
+    let after = l.stats(1).user.walk_mem[0][1];
+    assert_eq!(after - before, 1, "node 1 lost the line and fetches it");
+}
+
+#[test]
+fn an_idle_cpu_is_not_charged_for_the_others_time() {
+    let (_, mut l) = live(&[0, 0]);
+    for i in 0..100_000u64 {
+        l.access(0, load(VA + i * 4096, 0x20_0000 + i * 64), |_| {});
+    }
+    l.access(1, load(VA, 0x20_0000), |_| {});
+    assert!(
+        l.stats(1).user.cycles < 1000.0,
+        "{}",
+        l.stats(1).user.cycles
+    );
+}
+
+#[test]
+fn wrong_nodes_and_ranges_are_refused_with_their_values() {
+    let m = Machine::builtin("e7-4850v3").unwrap();
+    let pace = Pace {
+        base: 1.0,
+        window: 1.0,
+    };
+    let why = |nodes: &[usize], map: NodeMap| {
+        let e = Live::<Standard>::new(&m, pace, nodes, map).err().unwrap();
+        e.to_string()
+    };
+    assert!(why(&[0, 7], map()).contains("CPU 1 is on node 7"));
+    let far = NodeMap::new(&[(0, 4096, 9)]).unwrap();
+    assert!(why(&[0], far).contains("node 9"));
+    assert!(why(&[2; 15], map()).contains("15 CPUs on node 2"));
+    assert!(NodeMap::new(&[(0, 10, 0), (5, 20, 1)]).is_err());
+    assert!(NodeMap::new(&[(5, 5, 0)]).is_err());
+    assert_eq!(map().node(NODE), 1);
+    assert_eq!(map().node(1 << 40), 0, "no memory known there");
+}
