@@ -150,12 +150,14 @@ static void repl_run_end(struct pgtable_repl_run *run)
  */
 static noinline bool repl_run_start(pteval_t *entry, unsigned int nr)
 {
-	struct pgtable_repl_batch *batch = this_cpu_ptr(&pgtable_repl_batch);
+	struct pgtable_repl_batch *batch;
 	struct pgtable_repl_run *run;
 	int i;
 
-	if (!batch->lazy)
+	/* Preemptible, this may be another CPU's; no section is open there. */
+	if (!this_cpu_read(pgtable_repl_batch.lazy))
 		return false;
+	batch = this_cpu_ptr(&pgtable_repl_batch);
 	for (i = 0; i < ARRAY_SIZE(batch->run); i++) {
 		run = &batch->run[i];
 		if (run->end && !(((unsigned long)run->start ^
@@ -324,9 +326,12 @@ EXPORT_SYMBOL_GPL(__pgtable_repl_read);
  */
 static __always_inline bool repl_extend(pteval_t *entry)
 {
-	struct pgtable_repl_batch *batch = this_cpu_ptr(&pgtable_repl_batch);
+	struct pgtable_repl_batch *batch;
 	int i;
 
+	if (!this_cpu_read(pgtable_repl_batch.lazy))
+		return false;
+	batch = this_cpu_ptr(&pgtable_repl_batch);
 	for (i = 0; i < ARRAY_SIZE(batch->run); i++) {
 		pteval_t *end = batch->run[i].end;
 
