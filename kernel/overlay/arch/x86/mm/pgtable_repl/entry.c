@@ -247,17 +247,17 @@ pteval_t __repl_slow repl_sync_run(void *entry, unsigned long nr)
  */
 pteval_t __repl_slow __pgtable_repl_sync(void *entry, unsigned long nr)
 {
-	struct ptdesc *table = repl_table_of(entry);
 	struct ptdesc *copy;
+	pteval_t val;
 
-	if (!table)
+	if (!repl_in_table(entry))
 		return 0;
 	if (nr > 1 || this_cpu_read(pgtable_repl_batch.lazy))
 		return pgtable_repl_call(repl_sync_run, entry, nr);
 	/* What a page fault does. */
-	for_each_copy(copy, table)
-		WRITE_ONCE(*repl_slot(copy, entry),
-			   READ_ONCE(*(pteval_t *)entry));
+	val = READ_ONCE(*(pteval_t *)entry);
+	for_each_copy(copy, __repl_table_of(entry))
+		WRITE_ONCE(*repl_slot(copy, entry), val);
 	return 0;
 }
 EXPORT_SYMBOL_GPL(__pgtable_repl_sync);

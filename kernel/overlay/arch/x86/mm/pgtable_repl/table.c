@@ -26,7 +26,7 @@ static void repl_fill(pteval_t *to, const pteval_t *from, enum pg_level level,
 	unsigned int i;
 
 	if (level == PG_LEVEL_4K) {
-		repl_store(to, from, PTRS_PER_PTE);
+		copy_page(to, (void *)from);
 		return;
 	}
 	for (i = 0; i < PTRS_PER_PTE; i++) {

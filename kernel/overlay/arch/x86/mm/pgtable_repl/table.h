@@ -37,17 +37,27 @@ static inline enum pg_level repl_root_level(void)
 }
 
 /*
- * Descriptor of the table page that @entry lies in, or NULL for an entry that
- * lies in none: __split_huge_pmd_locked() and others populate a pmd_t on their
- * stack first, and the kernel's own first tables are part of its image.
+ * Whether @entry lies in a table page.  __split_huge_pmd_locked() and others
+ * populate a pmd_t on their stack first, and the kernel's own first tables are
+ * part of its image: both lie above the direct map.
  */
-static inline struct ptdesc *repl_table_of(const void *entry)
+static inline bool repl_in_table(const void *entry)
+{
+	return entry < high_memory;
+}
+
+/* Descriptor of the table page that @entry lies in. */
+static inline struct ptdesc *__repl_table_of(const void *entry)
 {
 	unsigned long offset = (unsigned long)entry - PAGE_OFFSET;
 
-	if (offset >= (unsigned long)high_memory - PAGE_OFFSET)
-		return NULL;
 	return page_ptdesc(pfn_to_page(offset >> PAGE_SHIFT));
+}
+
+/* The same, or NULL for an entry that lies in none. */
+static inline struct ptdesc *repl_table_of(const void *entry)
+{
+	return repl_in_table(entry) ? __repl_table_of(entry) : NULL;
 }
 
 /* The entry of a copy for a canonical one; itself for a copy just unlinked. */
