@@ -315,9 +315,14 @@ static void repl_drop(struct work_struct *work)
 	int nid;
 
 	while ((mm = repl_squeezed())) {
-		repl_drop_mm(mm, NODE_MASK_ALL);
+		/* Since it was noted, there may have come room. */
+		if (pgtable_repl_memcg_room(mm, REPL_MEMCG_SHARE, 1)) {
+			WRITE_ONCE(mm->pgtable_repl->squeeze, false);
+		} else {
+			repl_drop_mm(mm, NODE_MASK_ALL);
+			dropped = true;
+		}
 		mmput_async(mm);
-		dropped = true;
 		cond_resched();
 	}
 
