@@ -223,11 +223,14 @@ static void start_here(char **argv)
 	exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
 }
 
-static void want(char *list)
+static void want(const char *text)
 {
-	char *name;
+	/* A copy, because start_here() passes the argument on. */
+	char *list = strdup(text), *name;
 	int op;
 
+	if (!list)
+		fail("no memory");
 	for (name = strtok(list, ","); name; name = strtok(NULL, ",")) {
 		for (op = 0; op < NR_OPS && strcmp(name, names[op]); op++)
 			;
@@ -235,6 +238,7 @@ static void want(char *list)
 			fail("no operation '%s'", name);
 		wanted[op] = true;
 	}
+	free(list);
 }
 
 static bool any(enum op first, enum op last)

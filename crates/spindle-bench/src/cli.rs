@@ -204,8 +204,8 @@ fn measure(
     jobs: usize,
 ) -> Result<Vec<Vec<Sample>>, guest::Error> {
     let next = AtomicUsize::new(0);
-    let results: Vec<Mutex<Option<Result<Vec<Sample>, guest::Error>>>> =
-        machines.iter().map(|_| Mutex::new(None)).collect();
+    type Found = Result<Vec<Sample>, guest::Error>;
+    let results: Vec<Mutex<Option<Found>>> = machines.iter().map(|_| Mutex::new(None)).collect();
     thread::scope(|scope| {
         for _ in 0..jobs.min(machines.len()) {
             scope.spawn(|| {

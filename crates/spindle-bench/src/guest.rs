@@ -143,6 +143,9 @@ impl Task {
             .lines()
             .map(|line| Sample::parse(line).ok_or_else(|| unclear(line)))
             .collect::<Result<Vec<_>, _>>()?;
+        if let Some((op, region)) = self.missing(&samples) {
+            return Err(failed(format!("no result for {op} of {region}")));
+        }
         if self.stores {
             let text = fs::read_to_string(&seen.0).map_err(|source| Error::Io {
                 what: seen.0.display().to_string(),
@@ -154,10 +157,39 @@ impl Task {
         Ok(samples)
     }
 
+    /// Operations that make sense for the `index`th region: huge pages and
+    /// whole tables need 2 MiB, and switches do not depend on it.
+    fn ops_for(&self, index: usize) -> Vec<&'static str> {
+        let huge = self.regions[index].bytes() >= 2 << 20;
+        let fits = |name: &&str| match *name {
+            "switch" => index == 0,
+            "mremap-pmd" | "thp-fault" | "thp-split" => huge,
+            _ => true,
+        };
+        self.ops.iter().map(|op| op.name).filter(fits).collect()
+    }
+
+    /// What was asked for and is not among the results.
+    fn missing(&self, samples: &[Sample]) -> Option<(&'static str, Region)> {
+        let asked = self
+            .regions
+            .iter()
+            .enumerate()
+            .flat_map(|(index, &region)| {
+                let ops = self.ops_for(index).into_iter();
+                ops.map(move |op| (op, region))
+            });
+        let has = |op: &str, region: Region| {
+            samples
+                .iter()
+                .any(|sample| sample.op == op && sample.bytes == region.bytes())
+        };
+        asked.into_iter().find(|&(op, region)| !has(op, region))
+    }
+
     /// One process for each region: what one leaves behind in its address
     /// space is not in the next one's way.
     fn script(&self, machine: Machine) -> String {
-        let names: Vec<&str> = self.ops.iter().map(|op| op.name).collect();
         let on = match machine.setting {
             Setting::On => format!(" --on {}", machine.nodes),
             Setting::Stock | Setting::Off => String::new(),
@@ -167,9 +199,7 @@ impl Task {
             "/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs"
         );
         for (index, region) in self.regions.iter().enumerate() {
-            // Switches do not depend on the region.
-            let mut names = names.clone();
-            names.retain(|name| index == 0 || *name != "switch");
+            let names = self.ops_for(index);
             if names.is_empty() {
                 continue;
             }
@@ -283,5 +313,8 @@ mod tests {
         assert_eq!(script.matches("--ops switch").count(), 1);
         assert!(script.contains("'/b/vm ops' --cpu 1 --size 4096 --rounds 7"));
         assert!(script.contains("--on 4"));
+        let missing = task.missing(&[Sample::example("switch", 8 << 20, 1, 9)]);
+        assert_eq!(missing, Some(("switch", task.regions[0])));
+        assert_eq!(task.missing(&[Sample::example("switch", 4096, 1, 9)]), None);
     }
 }
