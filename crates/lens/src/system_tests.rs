@@ -83,7 +83,10 @@ fn cold_walk(levels: u32, p: Policies, size: PageSize) -> (f64, u64) {
     let mut s = system(&m, p);
     let va = s.layout.start(0) + 0x1234_5678;
     let cycles = s.walk(0, 0, va, size);
-    (cycles - m.walker.overhead.at(m.clock).0, s.fabric.stats.walk_refs)
+    (
+        cycles - m.walker.overhead.at(m.clock).0,
+        s.fabric.stats.walk_refs,
+    )
 }
 
 #[test]
