@@ -205,7 +205,7 @@ fn vmitosis_wide(name: &str) -> Option<Setup> {
     };
     let nested = Nested {
         tables: replicated_if(copies),
-        huge: huge_on,
+        huge: if huge_on { 1.0 } else { 0.0 },
     };
     Some(Setup {
         name: name.to_owned(),
@@ -230,11 +230,11 @@ fn vmitosis_wide(name: &str) -> Option<Setup> {
 fn vmitosis_thin(name: &str) -> Option<Setup> {
     let mut text = name;
     let (guest_huge, host_huge) = if strip(&mut text, "TF") {
-        (HugePolicy::Fragmented, true)
+        (HugePolicy::Fragmented, 1.0)
     } else if strip(&mut text, "T") {
-        (TRANSPARENT, true)
+        (TRANSPARENT, 1.0)
     } else {
-        (HugePolicy::Never, false)
+        (HugePolicy::Never, 0.0)
     };
     let guest = take_side(&mut text)?;
     let nested = take_side(&mut text);
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(s.policies.tables, TablePolicy::Fixed(1));
         assert_eq!(s.policies.nested.unwrap().tables, TablePolicy::Fixed(0));
         assert_eq!(v("TFRRIG").policies.huge, HugePolicy::Fragmented);
-        assert!(v("TFRRIG").policies.nested.unwrap().huge);
+        assert_eq!(v("TFRRIG").policies.nested.unwrap().huge, 1.0);
         assert_eq!(v("TF").scenario, Scenario::VirtualWide);
         assert_eq!(v("TFAM").policies.huge, TRANSPARENT);
         assert_eq!(v("RI").policies.nested, None);

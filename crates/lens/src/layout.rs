@@ -120,6 +120,9 @@ impl Policies {
         if self.huge == HugePolicy::Fragmented {
             let available = m.memory.fragmented_huge;
             self.huge = HugePolicy::Transparent { available };
+            if let Some(n) = &mut self.nested {
+                n.huge *= m.memory.fragmented_nested_huge;
+            }
         }
         self
     }
@@ -130,8 +133,9 @@ impl Policies {
 pub struct Nested {
     /// Placement of nested tables.
     pub tables: TablePolicy,
-    /// Whether the hypervisor maps the guest's memory by 2 MiB pages.
-    pub huge: bool,
+    /// Share (0 to 1) of the guest's memory that the hypervisor maps by 2 MiB
+    /// pages.
+    pub huge: f64,
 }
 
 /// A copy of a table page: which one, and where it is.
@@ -415,9 +419,10 @@ impl Layout {
 
     /// Size of the nested page that holds guest-physical `gpa`.
     #[inline(always)]
-    pub fn nested_size(&self, _gpa: u64) -> PageSize {
+    pub fn nested_size(&self, gpa: u64) -> PageSize {
         match self.policies.nested {
-            Some(Nested { huge: true, .. }) => PageSize::Size2M,
+            Some(n) if n.huge >= 1.0 => PageSize::Size2M,
+            Some(n) if n.huge > 0.0 && unit((gpa >> 21) ^ 0x6e68) < n.huge => PageSize::Size2M,
             _ => PageSize::Size4K,
         }
     }

@@ -411,7 +411,9 @@ impl<P: Parts> Live<P> {
                     .count();
                 let low = steps[end - 1].level;
                 let size = PageSize::of_level(low).unwrap_or(PageSize::Size1G);
-                if f.cores[cpu].nested_tlb.lookup(s.addr, size) {
+                let hit = f.cores[cpu].nested_tlb.lookup(s.addr, size);
+                cycles += if hit { 0.0 } else { f.costs.walk_overhead };
+                if hit {
                     skip_to = end;
                 } else if let Some(level) = f.cores[cpu].nested_cache.lowest(s.addr, low, s.level) {
                     skip_to = i + (s.level - level) as usize + 1;

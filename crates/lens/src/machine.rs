@@ -165,6 +165,9 @@ pub struct MemoryConfig {
     /// Share of 2 MiB ranges (0 to 1) that still find contiguous memory when
     /// the papers' tool has fragmented this machine.
     pub fragmented_huge: f64,
+    /// Share (0 to 1) of such a guest's memory that the hypervisor still maps
+    /// by 2 MiB pages.
+    pub fragmented_nested_huge: f64,
 }
 
 /// The core.
@@ -310,6 +313,12 @@ impl Machine {
         range(
             "memory.fragmented_huge",
             self.memory.fragmented_huge,
+            0.0,
+            1.0,
+        )?;
+        range(
+            "memory.fragmented_nested_huge",
+            self.memory.fragmented_nested_huge,
             0.0,
             1.0,
         )?;

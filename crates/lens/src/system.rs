@@ -185,7 +185,7 @@ impl<P: Parts> System<P> {
     /// # Panics
     /// If a thread does not exist.
     pub fn shootdown(&mut self, from: usize, targets: &[usize], va: u64) {
-        let size = self.tlb_size(self.layout.page_size(va));
+        let size = self.tlb_size(va, self.layout.page_size(va));
         let (core, node) = (self.threads[from].pipe.core, self.threads[from].pipe.node);
         let (mut sent, mut far) = (0u32, false);
         self.drop_translation(core, va, size);
@@ -284,7 +284,7 @@ impl<P: Parts> System<P> {
         let mut start = issue;
         let mut walk = 0.0;
         let size = self.layout.page_size(a.va);
-        let held = self.tlb_size(size);
+        let held = self.tlb_size(a.va, size);
         match self.fabric.cores[core].tlb.lookup(a.va, held) {
             TlbHit::L1 => self.fabric.stats.tlb_l1 += 1,
             TlbHit::L2 => {
@@ -337,9 +337,9 @@ impl<P: Parts> System<P> {
     /// Page size under which the TLB holds a translation: the smaller of the
     /// two dimensions'.
     #[inline(always)]
-    fn tlb_size(&self, guest: PageSize) -> PageSize {
-        if self.layout.is_nested() {
-            guest.min(self.layout.nested_size(0))
+    fn tlb_size(&self, va: u64, guest: PageSize) -> PageSize {
+        if self.layout.is_nested() && guest > PageSize::Size4K {
+            guest.min(self.layout.nested_size(self.layout.guest_physical(va)))
         } else {
             guest
         }
@@ -433,7 +433,9 @@ impl<P: Parts> System<P> {
             .nested_cache
             .lowest(gpa, leaf, root)
             .map_or(root, |l| l - 1);
-        let mut cycles = 0.0;
+        // A nested walk is a walk of its own, with what that costs besides
+        // its references.
+        let mut cycles = self.fabric.costs.walk_overhead;
         for level in (leaf..=top).rev() {
             cycles += self.table(core, node, Dim::Nested, level, gpa);
             if level > leaf {

@@ -236,30 +236,69 @@ pub fn summarise<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Summary {
         0 => f64::NAN,
         n => errors[((n as f64 * q).ceil() as usize).clamp(1, n) - 1],
     };
-    let (mut pairs, mut misordered) = (0, 0);
     let all: Vec<&Row> = rows.collect();
-    for (i, a) in all.iter().enumerate() {
-        for b in &all[i + 1..] {
-            let together =
-                (&a.dataset, &a.workload, a.baseline) == (&b.dataset, &b.workload, b.baseline);
-            let (lo, hi) = if a.published < b.published {
-                (a, b)
-            } else {
-                (b, a)
-            };
-            if together && hi.published > 1.05 * lo.published {
-                pairs += 1;
-                misordered += usize::from(hi.predicted <= lo.predicted);
-            }
-        }
-    }
+    let ordered = ordered_pairs(&all);
     Summary {
         rows: errors.len(),
         median: at(0.5),
         p90: at(0.9),
-        pairs,
-        misordered,
+        pairs: ordered.len(),
+        misordered: ordered.iter().filter(|p| p.is_wrong()).count(),
     }
+}
+
+/// Two configurations whose published runtimes differ by more than 5 %.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Pair<'a> {
+    /// The one that was published as faster.
+    pub faster: &'a Row,
+    /// The other.
+    pub slower: &'a Row,
+}
+
+impl Pair<'_> {
+    /// Whether the model puts them in the other order, or sees no difference.
+    pub fn is_wrong(&self) -> bool {
+        self.slower.predicted <= self.faster.predicted
+    }
+}
+
+fn pairs<'a>(rows: &[&'a Row]) -> Vec<(&'a Row, &'a Row)> {
+    let group = |r: &'a Row| (&r.dataset, &r.workload, r.baseline);
+    let mut out = Vec::new();
+    for (i, &a) in rows.iter().enumerate() {
+        out.extend(
+            rows[i + 1..]
+                .iter()
+                .filter(|b| group(a) == group(b))
+                .map(|&b| (a, b)),
+        );
+    }
+    out
+}
+
+/// Pairs of configurations of one workload and baseline whose order counts.
+pub fn ordered_pairs<'a>(rows: &[&'a Row]) -> Vec<Pair<'a>> {
+    pairs(rows)
+        .into_iter()
+        .map(|(a, b)| {
+            let (faster, slower) = if a.published < b.published {
+                (a, b)
+            } else {
+                (b, a)
+            };
+            Pair { faster, slower }
+        })
+        .filter(|p| p.slower.published > 1.05 * p.faster.published)
+        .collect()
+}
+
+/// Pairs published with exactly the same runtime, to the last cycle: one
+/// measurement filed twice, so one of the two errors says nothing.
+pub fn filed_twice<'a>(rows: &[&'a Row]) -> Vec<(&'a Row, &'a Row)> {
+    let mut same = pairs(rows);
+    same.retain(|(a, b)| a.published == b.published && a.published_walk == b.published_walk);
+    same
 }
 
 #[cfg(test)]
@@ -295,5 +334,12 @@ mod tests {
         assert!((s.p90 - 0.2).abs() < 1e-9, "{s:?}");
         // LP-LD/C differ by 3 %: their order does not count.
         assert_eq!((s.pairs, s.misordered), (5, 1));
+        let all: Vec<&Row> = rows.iter().collect();
+        let wrong = ordered_pairs(&all)
+            .into_iter()
+            .find(Pair::is_wrong)
+            .unwrap();
+        assert_eq!((&*wrong.faster.config, &*wrong.slower.config), ("A", "B"));
+        assert!(filed_twice(&all).is_empty());
     }
 }

@@ -6,7 +6,10 @@ use anyhow::Context;
 use clap::Args;
 use lens::experiment::Budget;
 use lens::reference::{Content, Dataset, parse};
-use lens::validate::{Fitted, Row, distinct, fit_all, machine_for, predict, rows, summarise};
+use lens::validate::{
+    Fitted, Row, Summary, distinct, filed_twice, fit_all, machine_for, ordered_pairs, predict,
+    rows, summarise,
+};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -255,6 +258,13 @@ fn summary(all: &[Row]) -> bool {
             if ok { "met" } else { "missed" }
         );
     }
+    let mut files: Vec<&str> = all.iter().map(|r| r.dataset.as_str()).collect();
+    files.dedup();
+    for d in files {
+        let s = summarise(all.iter().filter(|r| r.dataset == d));
+        print_part(d, "", &s);
+    }
+    println!("  by workload:");
     let mut names: Vec<(&str, &str)> = all
         .iter()
         .map(|r| (r.dataset.as_str(), r.workload.as_str()))
@@ -263,16 +273,34 @@ fn summary(all: &[Row]) -> bool {
     names.dedup();
     for (d, w) in names {
         let s = summarise(all.iter().filter(|r| r.dataset == d && r.workload == w));
-        if s.rows > 0 {
-            println!(
-                "    {d:<24} {w:<10} {:>3} rows, median {:>5.1}%, 90th {:>5.1}%, {} of {} pairs wrong",
-                s.rows,
-                100.0 * s.median,
-                100.0 * s.p90,
-                s.misordered,
-                s.pairs
-            );
-        }
+        print_part(d, w, &s);
+    }
+    let refs: Vec<&Row> = all.iter().collect();
+    for p in ordered_pairs(&refs).iter().filter(|p| p.is_wrong()) {
+        let (f, s) = (p.faster, p.slower);
+        println!(
+            "    order wrong: {} {} {} published {:.3} before {:.3}, predicted {:.3} and {:.3}",
+            f.workload, f.config, s.config, f.published, s.published, f.predicted, s.predicted
+        );
+    }
+    for (a, b) in filed_twice(&refs) {
+        println!(
+            "    published twice with the same cycles: {} {} and {}",
+            a.workload, a.config, b.config
+        );
     }
     met
+}
+
+fn print_part(dataset: &str, workload: &str, s: &Summary) {
+    if s.rows > 0 {
+        println!(
+            "    {dataset:<24} {workload:<10} {:>3} rows, median {:>5.1}%, 90th {:>5.1}%, {} of {} pairs wrong",
+            s.rows,
+            100.0 * s.median,
+            100.0 * s.p90,
+            s.misordered,
+            s.pairs
+        );
+    }
 }
