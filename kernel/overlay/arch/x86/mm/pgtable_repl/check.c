@@ -57,18 +57,22 @@ static void repl_check_copy(struct repl_check *c, struct ptdesc *table,
 	pteval_t *canon = ptdesc_address(table), *slot = ptdesc_address(copy);
 	unsigned int domain = copy->pt_repl_domain, i;
 	bool root = level == repl_root_level();
+	struct ptdesc *other;
 
 	c->report->tables++;
 	if (page_to_nid(ptdesc_page(copy)) != pgtable_repl_domain_node(domain))
 		repl_diff(c, "copy on another node", addr, level, domain,
 			  page_to_nid(ptdesc_page(table)),
 			  page_to_nid(ptdesc_page(copy)));
-	if (copy->pt_repl_mm != c->mm || copy->pt_repl)
+	if (copy->pt_repl_mm != c->mm)
 		repl_diff(c, "copy of another mm", addr, level, domain, 0, 0);
-	if (repl_find(copy->pt_repl_next ?: copy, domain) &&
-	    copy->pt_repl_next)
-		repl_diff(c, "two copies in a domain", addr, level, domain, 0,
-			  0);
+	if (repl_slot(copy, canon) != slot)
+		repl_diff(c, "copy elsewhere than writers think", addr, level,
+			  domain, 0, 0);
+	for (other = copy->pt_repl_next; other; other = other->pt_repl_next)
+		if (other->pt_repl_domain == domain)
+			repl_diff(c, "two copies in a domain", addr, level,
+				  domain, 0, 0);
 
 	for (i = 0; i < PTRS_PER_PTE; i++) {
 		pteval_t want = READ_ONCE(canon[i]), have = READ_ONCE(slot[i]);

@@ -532,6 +532,9 @@ static void repl_test_check_finds_damage(struct kunit *test)
 	copy->pt_repl_mm = NULL;
 	KUNIT_EXPECT_EQ(test, repl_test_check(t), 1);
 	copy->pt_repl_mm = t->mm;
+	copy->pt_repl_delta ^= PAGE_SIZE;
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 1);
+	copy->pt_repl_delta ^= PAGE_SIZE;
 	repl_test_empty(t);
 }
 
