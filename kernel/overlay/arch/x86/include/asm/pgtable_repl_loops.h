@@ -76,7 +76,7 @@ static __always_inline bool __pgtable_repl_extend(const int run, pteval_t *slot,
 						  unsigned int nr)
 {
 	if (slot != this_cpu_read(pgtable_repl_batch.run[run].end) ||
-	    !offset_in_page(slot))
+	    !((unsigned long)slot & ~PAGE_MASK))
 		return false;
 	this_cpu_write(pgtable_repl_batch.run[run].end, slot + nr);
 	return true;
