@@ -19,7 +19,7 @@
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
 #include <linux/tracepoint.h>
-#include <asm/processor.h>
+#include <linux/processor.h>
 #include <trace/events/tlb.h>
 
 enum {

@@ -11,7 +11,7 @@ tree=$BUILD/linux-spindle
 # The overlay brings its own MAINTAINERS entry or none; the patches are not
 # mailed from here, so they carry no sign-off.
 checkpatch=(perl "$tree/scripts/checkpatch.pl" --root "$tree" --quiet --no-summary
-	--color=never --no-signoff --ignore FILE_PATH_CHANGES,PREFER_DEFINED_ATTRIBUTE_MACRO)
+	--color=never --no-signoff --ignore FILE_PATH_CHANGES --ignore PREFER_DEFINED_ATTRIBUTE_MACRO)
 
 # From a directory without .git, or it wants Python modules to parse licences.
 cd "$tree"
