@@ -314,9 +314,11 @@ static void repl_test_run_is_swept_at_the_end(struct kunit *test)
 	unsigned int i;
 
 	for (i = 4; i < 8; i++) {
-		ptep_get_and_clear(t->mm, TEST_ADDR + i * PAGE_SIZE,
-				   t->ptep + i);
-		set_pte(t->ptep + i, pte_wrprotect(repl_test_pte(t)));
+		unsigned long addr = TEST_ADDR + i * PAGE_SIZE;
+
+		ptep_get_and_clear(t->mm, addr, t->ptep + i);
+		set_pte_at(t->mm, addr, t->ptep + i,
+			   pte_wrprotect(repl_test_pte(t)));
 	}
 	KUNIT_EXPECT_EQ(test, *repl_slot(copy, t->ptep + 4), before);
 	repl_test_section_end(t);
