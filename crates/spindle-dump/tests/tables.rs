@@ -264,6 +264,26 @@ fn leaf_tables() -> impl Strategy<Value = Sample> {
     })
 }
 
+#[test]
+fn the_same_frame_on_another_node_is_a_move() {
+    let on = |node: u32| {
+        let mut sample = Sample::with_domains(3);
+        sample.table(
+            1,
+            0,
+            (0x900, node),
+            vec![common::run(5, 1, Kind::Page, DATA, 77, node)],
+        );
+        sample
+    };
+    let (old, new) = (on(0), on(2));
+    let diff = changed(&old, &new);
+    assert_eq!(diff.page_moves[0].matrix[0][2], 1);
+    assert_eq!(diff.table_moves.matrix[0][2], 1);
+    let tables = &diff.tables[&(View::Canonical, 1)];
+    assert_eq!((tables.removed[0], tables.added[2]), (1, 1));
+}
+
 proptest! {
     #[test]
     fn any_two_snapshots_and_their_changes_add_up(old in leaf_tables(), new in leaf_tables()) {

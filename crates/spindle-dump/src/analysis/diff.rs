@@ -159,7 +159,9 @@ impl Diff {
     }
 
     fn both(&mut self, a: &TableHead, a_runs: &[Run], b: &TableHead, b_runs: &[Run]) {
-        if a.frame != b.frame {
+        // The node decides too: a machine booted with other nodes has the same
+        // frame on another one, and the counts have to add up there as well.
+        if (a.frame, a.node) != (b.frame, b.node) {
             self.table(a, false);
             self.table(b, true);
             if a.view == View::Canonical {
@@ -194,13 +196,14 @@ impl Diff {
             (None, Some(_)) if a.kind == Kind::Table => self.collapsed += 1,
             _ => {}
         }
-        if a.frame == b.frame && old == new {
+        let same = (a.frame, a.node) == (b.frame, b.node);
+        if same && old == new {
             return;
         }
         self.page(level, a, 1, false);
         self.page(level, b, 1, true);
         let own = |run: &Run| run.kind.is_leaf() && !run.attrs.contains(Attrs::SPECIAL);
-        if own(a) && own(b) && a.frame != b.frame {
+        if own(a) && own(b) && !same {
             let from = self.nodes.slot(a.node);
             let to = self.nodes.slot(b.node);
             self.page_moves[usize::from(level) - 1].add(from, to);
