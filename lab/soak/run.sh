@@ -93,27 +93,29 @@ job[java]=$!
 # --- stressors, one after the other, in two lanes ---
 lanes=(
 	'vm fork mmap userfaultfd swap madvise vm-splice stackmmap mprotect'
-	'numa mremap mmaphuge munmap tlb-shootdown vma mlock ksm remap vm-segv'
+	'numa mremap mmaphuge munmap tlb-shootdown mmapaddr mlock ksm remap vm-segv'
 )
 lane() {
 	local name status option
 	while ((SECONDS < load_until)); do
 		for name in $1; do
 			((SECONDS < load_until)) || break
-			option=()
+			option=() as=()
 			case $name in
 			vm) option=(--vm-bytes 48m --vm-populate) ;;
 			mmap) option=(--mmap-bytes 32m --mmap-file) ;;
 			mremap) option=(--mremap-bytes 16m) ;;
 			userfaultfd) option=(--userfaultfd-bytes 8m) ;;
-			numa) option=() ;;
+			# With privilege it poisons its own pages and dies of that, on
+			# any kernel that can recover from failed memory.
+			madvise) as=(setpriv --reuid=nobody --clear-groups) ;;
 			ksm)
 				name=vm
-				option=(--vm-bytes 16m --ksm)
+				option=(--vm-bytes 16m --vm-madvise mergeable)
 				;;
 			esac
 			status=0
-			stress-ng --"$name" 2 "${option[@]}" --verify --timeout 8 --temp-path $dir/disk \
+			"${as[@]}" stress-ng --"$name" 2 "${option[@]}" --verify --timeout 8 --temp-path $dir/disk \
 				--no-rand-seed >"$dir/stress.$2.log" 2>&1 || status=$?
 			cat "$dir/stress.$2.log" >>$dir/stress-ng.log
 			echo "$name $status" >>$dir/stressors
