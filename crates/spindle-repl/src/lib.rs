@@ -13,6 +13,7 @@ mod cli;
 mod error;
 mod launch;
 mod nodes;
+mod progress;
 mod request;
 mod set;
 mod show;

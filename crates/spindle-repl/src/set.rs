@@ -33,7 +33,7 @@ pub(crate) fn set_process(
 ) -> Result<(), Error> {
     let path = status_path(pid);
     system
-        .write(&path, &request.to_string())
+        .change(&path, &request.to_string())
         .map_err(|error| match error.raw_os_error() {
             // Some exit between open() and write() keeps the number in /proc.
             Some(libc::ESRCH) if system.read(&comm_path(pid)).is_ok() => Error::NoAddressSpace(pid),

@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use crate::progress;
 use crate::request::Request;
 
 const PR_SET_PGTABLE_REPL: libc::c_int = 0x5054_5200;
@@ -20,6 +21,12 @@ pub trait System {
 
     /// Writes a file's text with one `write()`, as /proc wants it.
     fn write(&self, path: &Path, text: &str) -> io::Result<()>;
+
+    /// The same for a file that takes a while to act on it, and tells how far
+    /// it is when it is read; see [`crate::progress`].
+    fn change(&self, path: &Path, text: &str) -> io::Result<()> {
+        self.write(path, text)
+    }
 
     /// The processes that there are, ascending.
     fn processes(&self) -> io::Result<Vec<u32>>;
@@ -51,6 +58,11 @@ impl System for Linux {
             return Err(io::ErrorKind::WriteZero.into());
         }
         Ok(())
+    }
+
+    fn change(&self, path: &Path, text: &str) -> io::Result<()> {
+        let label = path.display().to_string();
+        progress::show(&label, || self.write(path, text), || self.read(path))
     }
 
     fn processes(&self) -> io::Result<Vec<u32>> {
