@@ -52,18 +52,25 @@ static struct pgtable_repl *pgtable_repl_create(struct mm_struct *mm)
 	repl->node_pages = kcalloc(nr_node_ids, sizeof(*repl->node_pages),
 				   GFP_KERNEL_ACCOUNT);
 	repl->retired = kcalloc(nr, sizeof(*repl->retired), GFP_KERNEL_ACCOUNT);
-	repl->stash = kcalloc(nr, sizeof(*repl->stash), GFP_KERNEL_ACCOUNT);
-	if (!repl->node_pages || !repl->retired || !repl->stash) {
-		kfree(repl->stash);
+	if (!repl->node_pages || !repl->retired) {
 		kfree(repl->retired);
 		kfree(repl->node_pages);
 		kfree(repl);
 		return NULL;
 	}
+	spin_lock_init(&repl->policy_lock);
 	/* Pairs with smp_load_acquire() in mm_pgtable_repl(). */
 	smp_store_release(&mm->pgtable_repl, repl);
 	pgtable_repl_list_add(repl, mm);
 	return repl;
+}
+
+static void repl_set_policy(struct pgtable_repl *repl,
+			    const struct pgtable_repl_policy *policy)
+{
+	spin_lock(&repl->policy_lock);
+	repl->policy = *policy;
+	spin_unlock(&repl->policy_lock);
 }
 
 /* Pages of copies that an address space has. */
@@ -101,7 +108,6 @@ void pgtable_repl_destroy(struct mm_struct *mm)
 	if (!nodes_empty(repl->policy.nodes))
 		repl_key_put(repl);
 	mm->pgtable_repl = NULL;
-	kfree(repl->stash);
 	kfree(repl->retired);
 	kfree(repl->node_pages);
 	kfree(repl);
@@ -175,7 +181,7 @@ int pgtable_repl_set(struct mm_struct *mm,
 	was_on = !nodes_empty(repl->policy.nodes);
 	nodes_andnot(add, policy->nodes, repl->policy.nodes);
 	nodes_andnot(del, repl->policy.nodes, policy->nodes);
-	repl->policy = *policy;
+	repl_set_policy(repl, policy);
 	/* Who asks now, gets it now. */
 	nodes_clear(repl->lacking);
 	nodes_clear(repl->dropped);
@@ -205,15 +211,20 @@ int pgtable_repl_set(struct mm_struct *mm,
  * pgtable_repl_get() - what is in force for an address space
  * @mm: the address space; the caller holds a reference
  * @policy: gets the answer
+ *
+ * Does not wait for a change that is being carried out: it is in force already
+ * for tables that are made from now on.
  */
 void pgtable_repl_get(struct mm_struct *mm, struct pgtable_repl_policy *policy)
 {
+	struct pgtable_repl *repl = mm_pgtable_repl(mm);
+
 	*policy = (struct pgtable_repl_policy){ .mode = PR_PGTABLE_REPL_OFF };
-	if (!mm_pgtable_repl(mm))
+	if (!repl)
 		return;
-	mmap_read_lock(mm);
-	*policy = mm->pgtable_repl->policy;
-	mmap_read_unlock(mm);
+	spin_lock(&repl->policy_lock);
+	*policy = repl->policy;
+	spin_unlock(&repl->policy_lock);
 }
 
 /* Give a new, empty address space the policy that it starts with. */
@@ -227,7 +238,7 @@ static int repl_start(struct mm_struct *mm,
 	repl = pgtable_repl_create(mm);
 	if (!repl)
 		return -ENOMEM;
-	repl->policy = *policy;
+	repl_set_policy(repl, policy);
 	if (nodes_empty(policy->nodes))
 		return 0;
 	arch_pgtable_repl_key_get();

@@ -167,6 +167,7 @@ int pgtable_repl_show(struct seq_file *m, struct mm_struct *mm)
 	struct pgtable_repl *repl = mm_pgtable_repl(mm);
 	struct pgtable_repl_policy policy;
 	const char *sep = "\t";
+	unsigned long total;
 	int nid;
 
 	pgtable_repl_get(mm, &policy);
@@ -187,5 +188,11 @@ int pgtable_repl_show(struct seq_file *m, struct mm_struct *mm)
 		   repl ? atomic_long_read(&repl->fallbacks) : 0);
 	seq_printf(m, "dropped:\t%*pbl\n",
 		   nodemask_pr_args(repl ? &repl->dropped : &NODE_MASK_NONE));
+	total = repl ? READ_ONCE(repl->to_build) : 0;
+	if (total)
+		/* Page faults may have added tables since it was counted. */
+		seq_printf(m, "building:\t%lu/%lu\n",
+			   min_t(unsigned long, total,
+				 atomic_long_read(&repl->built)), total);
 	return 0;
 }

@@ -15,21 +15,24 @@
  * Hangs off mm->pgtable_repl from the first time that replication is enabled
  * until the mm_struct is freed, so that lockless readers (context switch) need
  * no reference.  All fields but the counters are written under the mmap lock
- * held for writing; @roots is read with interrupts off, without the lock.
+ * held for writing; @roots is read with interrupts off, without the lock, and
+ * @policy also under @policy_lock, which nothing is done under but the copying.
  *
  * @mm: the address space
  * @list: all of these; see repair.c
  * @policy: what is in force
+ * @policy_lock: see above
  * @lacking: nodes on which a copy could not be made; set without the lock
  * @dropped: nodes whose tree was taken down to free memory
  * @dropped_at: when, in jiffies
  * @dropped_pages: how many pages that freed
  * @squeeze: the memory cgroup is short of memory: take the copies down
  * @pass: pass of the repair work that looked at this last
+ * @built: tables that the change under way has been at; see build.c
+ * @to_build: how many there were when it began; 0: there is none under way
  * @fallbacks: links to a canonical table made for want of local memory
  * @node_pages: replica pages by node, nr_node_ids elements
  * @roots: by domain, the PGD its CPUs load; NULL: they load mm->pgd
- * @stash: by domain, a page for the copy that is made next; see tree.c
  * @retired: roots withdrawn a moment ago, which a CPU may still have loaded
  *	until it has answered the reload IPI
  */
@@ -37,15 +40,17 @@ struct pgtable_repl {
 	struct mm_struct *mm;
 	struct list_head list;
 	struct pgtable_repl_policy policy;
+	spinlock_t policy_lock;
 	nodemask_t lacking;
 	nodemask_t dropped;
 	unsigned long dropped_at;
 	unsigned long dropped_pages;
 	bool squeeze;
 	unsigned int pass;
+	atomic_long_t built;
+	unsigned long to_build;
 	atomic_long_t fallbacks;
 	atomic_long_t *node_pages;
-	struct page **stash;
 	pgd_t **retired;
 	pgd_t *roots[];
 };
@@ -91,9 +96,10 @@ extern const char * const pgtable_repl_source_names[];
 /* Architecture half: one file each */
 void arch_pgtable_repl_lock(struct mm_struct *mm);		/* tree.c */
 void arch_pgtable_repl_unlock(struct mm_struct *mm);
-void arch_pgtable_repl_add(struct mm_struct *mm, const nodemask_t *domains);
 void arch_pgtable_repl_del(struct mm_struct *mm, const nodemask_t *domains,
 			   struct list_head *pages);
+void arch_pgtable_repl_add(struct mm_struct *mm,		/* build.c */
+			   const nodemask_t *domains);
 void arch_pgtable_repl_new(struct mm_struct *mm);
 void arch_pgtable_repl_free_pages(struct list_head *pages);
 bool arch_pgtable_repl_supported(void);

@@ -38,6 +38,30 @@ TRACE_EVENT(pgtable_repl_set,
 		  __get_bitmask(del))
 );
 
+/* PTE tables are about to be copied by several threads. */
+TRACE_EVENT(pgtable_repl_build,
+
+	TP_PROTO(struct mm_struct *mm, unsigned int threads,
+		 unsigned long tables),
+
+	TP_ARGS(mm, threads, tables),
+
+	TP_STRUCT__entry(
+		__field(const void *, mm)
+		__field(unsigned int, threads)
+		__field(unsigned long, tables)
+	),
+
+	TP_fast_assign(
+		__entry->mm = mm;
+		__entry->threads = threads;
+		__entry->tables = tables;
+	),
+
+	TP_printk("mm=%p threads=%u pmd_tables=%lu", __entry->mm,
+		  __entry->threads, __entry->tables)
+);
+
 DECLARE_EVENT_CLASS(pgtable_repl_table,
 
 	TP_PROTO(struct mm_struct *mm, unsigned int domain, int level),

@@ -116,6 +116,21 @@ static inline spinlock_t *repl_lockptr(struct mm_struct *mm,
 }
 
 /*
+ * Lock a child of a table whose lock, @held, is held: parent first, as
+ * khugepaged does.  Returns NULL where both have the same lock.
+ */
+static inline spinlock_t *repl_lock_child(struct mm_struct *mm, struct ptdesc *child,
+				   enum pg_level level, spinlock_t *held)
+{
+	spinlock_t *ptl = repl_lockptr(mm, child, level);
+
+	if (ptl == held)
+		return NULL;
+	spin_lock_nested(ptl, SINGLE_DEPTH_NESTING);
+	return ptl;
+}
+
+/*
  * A PTE table needs no copy on the node it already lies on.  Tables above do:
  * walked through the canonical page, a domain would get the canonical children.
  */

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Switching replication on for a process with many tables: several threads copy
+ * them, the process runs on, and /proc/<pid>/pgtable_repl tells how far it is.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "pgtable_repl_harness.h"
+
+#define TRACING		"/sys/kernel/tracing"
+#define INSTANCE	TRACING "/instances/pgtable_repl_large"
+#define EVENT		INSTANCE "/events/pgtable_repl/pgtable_repl_build/enable"
+
+#define NR_TABLES	8192UL		/* PTE tables, below 16 PMD tables */
+
+FIXTURE(large) {
+	char *mem;		/* a page in every PTE table */
+	char *later;		/* the same, filled while copies are made */
+	bool tracing;
+};
+
+/* What the other threads do and see while copies are made. */
+static struct {
+	char *later;
+	size_t later_len;
+	bool stop;
+	unsigned long reads, building;
+	const char *wrong;
+} watch;
+
+static char *map_sparse(unsigned long tables)
+{
+	char *mem = repl_mmap_aligned(tables * PMD_SIZE, GB, PROT_READ,
+				      ANON | MAP_NORESERVE, -1);
+
+	/* The huge zero page would do without PTE tables. */
+	if (mem != MAP_FAILED)
+		madvise(mem, tables * PMD_SIZE, MADV_NOHUGEPAGE);
+	return mem;
+}
+
+static int touch(char *mem, unsigned long tables)
+{
+	unsigned long i;
+	int errors = 0;
+
+	for (i = 0; i < tables; i++)
+		errors += repl_load(mem + i * PMD_SIZE) != 0;
+	return errors;
+}
+
+FIXTURE_SETUP(large)
+{
+	const char *why = repl_unavailable();
+
+	if (repl_plain())
+		SKIP(return, "plain mode: nothing to test but the copying");
+	if (why)
+		SKIP(return, "%s", why);
+	ASSERT_EQ(0, repl_set_off());
+	self->mem = map_sparse(NR_TABLES);
+	self->later = map_sparse(NR_TABLES / 16);
+	ASSERT_NE(MAP_FAILED, self->mem);
+	ASSERT_NE(MAP_FAILED, self->later);
+	ASSERT_EQ(0, touch(self->mem, NR_TABLES));
+	if (!mkdir(INSTANCE, 0700))
+		self->tracing = !repl_write_file(EVENT, "1");
+}
+
+FIXTURE_TEARDOWN(large)
+{
+	repl_set_off();
+	munmap(self->mem, NR_TABLES * PMD_SIZE);
+	munmap(self->later, NR_TABLES / 16 * PMD_SIZE);
+	rmdir(INSTANCE);
+}
+
+static void *fault_in(void *arg)
+{
+	if (touch(watch.later, watch.later_len / PMD_SIZE))
+		watch.wrong = "a page is not zero";
+	return NULL;
+}
+
+static void *read_status(void *arg)
+{
+	char text[4096], *line;
+	unsigned long done, total, last = 0;
+
+	while (!__atomic_load_n(&watch.stop, __ATOMIC_ACQUIRE)) {
+		if (repl_read_file("/proc/self/pgtable_repl", text,
+				   sizeof(text))) {
+			watch.wrong = "the file cannot be read";
+			break;
+		}
+		watch.reads++;
+		line = strstr(text, "building:");
+		if (!line)
+			continue;
+		watch.building++;
+		if (sscanf(line, "building: %lu/%lu", &done, &total) != 2 ||
+		    done > total || done < last || total < NR_TABLES)
+			watch.wrong = "the line makes no sense";
+		last = done;
+		if (!strstr(text, "mode:\teager\n"))
+			watch.wrong = "the mode is not what is being set up";
+	}
+	return NULL;
+}
+
+TEST_F(large, is_copied_by_threads_with_progress)
+{
+	struct repl_status status;
+	pthread_t faults, reader;
+	char text[8192];
+	unsigned int threads = 0;
+	unsigned long pmds = 0;
+	char *line;
+	int i;
+
+	watch.later = self->later;
+	watch.later_len = NR_TABLES / 16 * PMD_SIZE;
+	ASSERT_EQ(0, pthread_create(&reader, NULL, read_status, NULL));
+	ASSERT_EQ(0, pthread_create(&faults, NULL, fault_in, NULL));
+	EXPECT_EQ(0, repl_set_all());
+	__atomic_store_n(&watch.stop, true, __ATOMIC_RELEASE);
+	pthread_join(reader, NULL);
+	pthread_join(faults, NULL);
+
+	EXPECT_EQ(NULL, watch.wrong) TH_LOG("%s", watch.wrong);
+	TH_LOG("%lu of %lu reads saw tables being copied", watch.building,
+	       watch.reads);
+	EXPECT_LT(0, watch.building);
+
+	ASSERT_EQ(0, repl_status(getpid(), &status));
+	EXPECT_EQ(0, status.fallbacks);
+	/* Each PTE table lies on one node and has a copy on all others. */
+	EXPECT_LE(NR_TABLES * (repl_topo.nr - 1), status.total_pages);
+	ASSERT_EQ(0, repl_read_file("/proc/self/pgtable_repl", text,
+				    sizeof(text)));
+	EXPECT_EQ(NULL, strstr(text, "building:")) TH_LOG("%s", text);
+	EXPECT_EQ(0, repl_check(getpid()));
+
+	if (self->tracing) {
+		ASSERT_EQ(0, repl_read_file(INSTANCE "/trace", text,
+					    sizeof(text)));
+		line = strstr(text, "pgtable_repl_build: ");
+		ASSERT_NE(NULL, line) TH_LOG("%s", text);
+		line = strstr(line, "threads=");
+		ASSERT_NE(NULL, line) TH_LOG("%s", text);
+		ASSERT_EQ(2, sscanf(line, "threads=%u pmd_tables=%lu", &threads,
+				    &pmds));
+		TH_LOG("%u threads, %lu PMD tables", threads, pmds);
+		if (sysconf(_SC_NPROCESSORS_ONLN) > 1)
+			EXPECT_LT(1, threads);
+		EXPECT_LE(NR_TABLES / 512, pmds);
+	}
+
+	/* Off and on again, a few times, with faults going on. */
+	for (i = 0; i < 3; i++) {
+		ASSERT_EQ(0, madvise(self->later, watch.later_len,
+				     MADV_DONTNEED));
+		ASSERT_EQ(0, pthread_create(&faults, NULL, fault_in, NULL));
+		EXPECT_EQ(0, repl_set_off());
+		EXPECT_EQ(0, repl_set_all());
+		pthread_join(faults, NULL);
+		EXPECT_EQ(NULL, watch.wrong) TH_LOG("%s", watch.wrong);
+		EXPECT_EQ(0, repl_check(getpid()));
+	}
+}
+
+TEST_HARNESS_MAIN
