@@ -26,6 +26,7 @@
 /* The 32-bit vDSO includes this with a faked 32-bit configuration. */
 #if defined(CONFIG_PGTABLE_REPL) && defined(CONFIG_X86_64)
 
+#include <linux/compiler_types.h>
 #include <linux/jump_label_ratelimit.h>
 #include <linux/percpu-defs.h>
 #include <asm/asm.h>
@@ -33,10 +34,29 @@
 
 extern struct static_key_false_deferred pgtable_repl_key;
 
-/* True while any process has domain trees; a patched branch. */
+#ifdef CONFIG_HAVE_JUMP_LABEL_HACK
+#define PGTABLE_REPL_NOP	"jmp %l[l_yes] # objtool NOPs this\n\t"
+#define PGTABLE_REPL_KEY	2
+#else
+#define PGTABLE_REPL_NOP	".byte " __stringify(BYTES_NOP5) "\n\t"
+#define PGTABLE_REPL_KEY	0
+#endif
+
+/*
+ * True while any process has domain trees; a patched branch.  This is
+ * static_branch_unlikely(), but counts as the one instruction that it is when
+ * the compiler decides what to inline: by the lines of its assembler text, a
+ * function that reads an entry would be too large for that.
+ */
 static __always_inline bool pgtable_repl_active(void)
 {
-	return static_branch_unlikely(&pgtable_repl_key.key);
+	asm_inline goto("1:" PGTABLE_REPL_NOP JUMP_TABLE_ENTRY
+			: : "i" (&pgtable_repl_key.key.key),
+			    "i" (PGTABLE_REPL_KEY)
+			: : l_yes);
+	return false;
+l_yes:
+	return true;
 }
 
 /* Bits that the page walker sets by itself in whichever copy it walks. */
@@ -140,13 +160,15 @@ static inline void pgtable_repl_flush_lazy_mmu_mode(void)
 #define pgtable_repl_call(func, entry, arg)				\
 ({									\
 	unsigned long __ret;						\
-	asm volatile("call " #func					\
+	asm_inline volatile("call " #func				\
 		     : "=a" (__ret), ASM_CALL_CONSTRAINT		\
 		     : "D" (entry), "S" (arg) : "memory", "cc");	\
 	__ret;								\
 })
 
 pteval_t __repl_slow __pgtable_repl_sync(void *entry, unsigned long nr);
+pteval_t __repl_slow __pgtable_repl_set_ptes(void *entry, pteval_t val,
+					     unsigned long nr);
 pteval_t __repl_slow __pgtable_repl_read(void *entry, pteval_t val);
 pteval_t __repl_slow __pgtable_repl_cleared(void *entry, pteval_t old);
 pteval_t __repl_slow __pgtable_repl_cleared_full(void *entry, pteval_t old);
@@ -169,6 +191,25 @@ static __always_inline void pgtable_repl_sync(void *entry, unsigned long nr)
 {
 	if (pgtable_repl_active())
 		pgtable_repl_call(__pgtable_repl_sync, entry, nr);
+}
+
+/*
+ * Set @nr leaf entries, the first one to @val and the next ones to the frames
+ * after it, in the canonical table and its copies.  Returns false if that is
+ * left to the caller, there being no copies at all.  Nothing is needed after
+ * this, unlike with pgtable_repl_sync(), so nothing has to be kept for it.
+ */
+static __always_inline bool pgtable_repl_set_ptes(void *entry, pteval_t val,
+						  unsigned long nr)
+{
+	unsigned long ret;
+
+	if (!pgtable_repl_active())
+		return false;
+	asm_inline volatile("call __pgtable_repl_set_ptes"
+			    : "=a" (ret), ASM_CALL_CONSTRAINT
+			    : "D" (entry), "S" (val), "d" (nr) : "memory", "cc");
+	return true;
 }
 
 /*
@@ -339,20 +380,13 @@ static __always_inline pmd_t pmdp_get_lockless(pmd_t *pmdp)
 }
 static __always_inline void pmdp_get_lockless_sync(void) { }
 
+/* Nobody looks for these bits in PUDs: pudp_get() is the generic one. */
 #define pmdp_get pmdp_get
 static __always_inline pmd_t pmdp_get(pmd_t *pmdp)
 {
 	pmd_t pmd = READ_ONCE(*pmdp);
 
 	return native_make_pmd(pgtable_repl_read(pmdp, native_pmd_val(pmd)));
-}
-
-#define pudp_get pudp_get
-static __always_inline pud_t pudp_get(pud_t *pudp)
-{
-	pud_t pud = READ_ONCE(*pudp);
-
-	return native_make_pud(pgtable_repl_read(pudp, native_pud_val(pud)));
 }
 
 #else /* !CONFIG_PGTABLE_REPL */
@@ -362,6 +396,11 @@ static __always_inline void pgtable_repl_lazy_enter(void) { }
 static __always_inline void pgtable_repl_lazy_leave(void) { }
 static __always_inline void pgtable_repl_lazy_flush(void) { }
 static __always_inline void pgtable_repl_sync(void *entry, unsigned long nr) { }
+static __always_inline bool pgtable_repl_set_ptes(void *entry, pteval_t val,
+						  unsigned long nr)
+{
+	return false;
+}
 static __always_inline pteval_t pgtable_repl_read(void *entry, pteval_t val)
 {
 	return val;

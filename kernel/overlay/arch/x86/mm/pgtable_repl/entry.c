@@ -262,6 +262,46 @@ pteval_t __repl_slow __pgtable_repl_sync(void *entry, unsigned long nr)
 }
 EXPORT_SYMBOL_GPL(__pgtable_repl_sync);
 
+/* What __pgtable_repl_set_ptes() has no fast way for. */
+pteval_t __repl_slow repl_set_run(void *entry, pteval_t val, unsigned long nr)
+{
+	pte_t pte = native_make_pte(val), *ptep = entry;
+	unsigned long i;
+
+	for (i = 0; i < nr; i++, pte = pte_advance_pfn(pte, 1))
+		native_set_pte(ptep + i, pte);
+	return pgtable_repl_call(__pgtable_repl_sync, entry, nr);
+}
+
+/**
+ * __pgtable_repl_set_ptes() - set a run of leaf entries and those of all copies
+ * @entry: first canonical entry
+ * @val: its value
+ * @nr: number of entries, not beyond the end of the table; that of each next
+ *      one has the next frame
+ *
+ * Return: 0.
+ */
+pteval_t __repl_slow __pgtable_repl_set_ptes(void *entry, pteval_t val,
+					     unsigned long nr)
+{
+	struct ptdesc *copy;
+
+	/* One entry, now: what a page fault does. */
+	if (likely(nr == 1 && repl_in_table(entry) &&
+		   !this_cpu_read(pgtable_repl_batch.lazy))) {
+		WRITE_ONCE(*(pteval_t *)entry, val);
+		for_each_copy(copy, __repl_table_of(entry))
+			WRITE_ONCE(*repl_slot(copy, entry), val);
+		return 0;
+	}
+	asm volatile("call repl_set_run"
+		     : "=a" (val), ASM_CALL_CONSTRAINT
+		     : "D" (entry), "S" (val), "d" (nr) : "memory", "cc");
+	return 0;
+}
+EXPORT_SYMBOL_GPL(__pgtable_repl_set_ptes);
+
 /**
  * __pgtable_repl_has_copies() - whether writers of a table must reach copies
  * @entry: an entry of the table

@@ -142,6 +142,7 @@ static inline bool repl_wants_copy(struct ptdesc *table, enum pg_level level,
 }
 
 pteval_t __repl_slow repl_sync_run(void *entry, unsigned long nr);
+pteval_t __repl_slow repl_set_run(void *entry, pteval_t val, unsigned long nr);
 pteval_t __repl_slow repl_exchange(void *entry, pteval_t val);
 pteval_t __repl_slow repl_bits(void *entry, unsigned long nr);
 pteval_t __repl_slow repl_wrprotect(void *entry, unsigned long nr);
