@@ -119,7 +119,9 @@ stage_lab() {
 selftests_in_vm() {
 	local name=$1 kernel=$2 limit=$3 status=0 counts
 	shift 3
-	"$spindle" lab run --kernel "$kernel" --timeout "$limit" --log "$logs/$name.console" "$@" -- \
+	# The default CPU, and protection keys.
+	"$spindle" lab run --kernel "$kernel" --timeout "$limit" --log "$logs/$name.console" \
+		--cpu-model EPYC,+svm,+npt,+pku "$@" -- \
 		"$BUILD/selftests/run_kselftest.sh" -o "$limit" || status=$?
 	counts=$(awk -f scripts/tap.awk "$logs/$name.log")
 	echo "counts: $counts"

@@ -3,11 +3,13 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Subcommand, ValueHint};
 use serde::Serialize;
 
+use crate::cgroup::{self, Group, Limit};
 use crate::error::Error;
 use crate::launch::launch;
 use crate::nodes::Topology;
@@ -17,9 +19,9 @@ use crate::show::{self, Process};
 use crate::system::{Linux, System};
 
 const NODES_HELP: &str = "\
-NODES is `all` (every node with CPUs and memory), `off`, or a list as numactl
-takes it: 0,2 or 0-3; !1 is every usable node but 1; +0 is the first node of the
-cpuset.";
+NODES is `all` (every node with CPUs and memory), `off`, `default` (what the
+cgroup or the system asks for), or a list as numactl takes it: 0,2 or 0-3; !1 is
+every usable node but 1; +0 is the first node of the cpuset.";
 
 /// Page-table replication of processes.
 #[derive(Debug, Subcommand)]
@@ -143,21 +145,43 @@ impl Placement {
 The processes go on running while their tables are copied. Setting what is in
 force already makes the copies that were lacking for want of memory.
 
+With --cgroup it is the processes of a group, present and future, that have no
+setting of their own. `default` is then what holds for the group above.
+
 Examples:
   spindle set 4711 all
   spindle set $(pidof memcached) 0,2
   spindle set 4711 off
+  spindle set --cgroup system.slice/db.service --max 256M all
 
 Exit status: 0 if all were set, 1 if one was not, 2 for wrong usage, 3 if this
-kernel has no page-table replication."))]
+kernel has no page-table replication."), allow_missing_positional = true)]
 pub struct SetArgs {
     /// Processes
-    #[arg(required = true, value_name = "PID")]
+    #[arg(
+        required_unless_present = "cgroup",
+        conflicts_with = "cgroup",
+        value_name = "PID"
+    )]
     pids: Vec<u32>,
 
     /// Nodes to keep page tables on
     #[arg(required = true, value_name = "NODES")]
     nodes: NodeSpec,
+
+    /// Set a cgroup instead: its path, or that below cgroup v2's mount point
+    #[arg(long, value_name = "GROUP", value_hint = ValueHint::DirPath)]
+    cgroup: Option<PathBuf>,
+
+    /// The most that the copies of the cgroup may take: bytes, with K, M, G or
+    /// T, or max
+    #[arg(
+        long,
+        value_name = "BYTES",
+        requires = "cgroup",
+        conflicts_with = "pids"
+    )]
+    max: Option<Limit>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -166,17 +190,31 @@ Without PID, all processes whose page tables are replicated are shown. Columns
 N0, N1, ... are the pages (4 KiB) that copies take on each node; FALLBACKS counts
 copies that could not be made for want of memory on their node.
 
+With --cgroup, groups are shown: what was asked for, what holds, the bytes that
+copies take, their limit, and how often it kept one from being made.
+
 Examples:
   spindle show
   spindle show --json 4711
+  spindle show --cgroup system.slice/db.service
   spindle show --system
 
 Exit status: 0 if all was shown, 1 if something was not, 2 for wrong usage, 3 if
 this kernel has no page-table replication.")]
 pub struct ShowArgs {
     /// Processes; all that are replicated if none is given
-    #[arg(value_name = "PID", conflicts_with = "system")]
+    #[arg(value_name = "PID", conflicts_with_all = ["system", "cgroup"])]
     pids: Vec<u32>,
+
+    /// Show a cgroup instead (repeat): its path, or that below cgroup v2's
+    /// mount point
+    #[arg(
+        long,
+        value_name = "GROUP",
+        value_hint = ValueHint::DirPath,
+        conflicts_with = "system"
+    )]
+    cgroup: Vec<PathBuf>,
 
     /// Show the system's settings (vm.pgtable_repl_*) and counters instead
     #[arg(long)]
@@ -256,11 +294,52 @@ fn set_processes(system: &impl System, args: &SetArgs, err: &mut impl Write) -> 
         }
     };
     let mut code = 0;
-    for &pid in &args.pids {
-        if let Err(error) = set::set_process(system, &topology, pid, &request) {
+    let mut note = |result: Result<(), Error>| -> io::Result<()> {
+        if let Err(error) = result {
             complain(err, &error)?;
             code = FAILED;
         }
+        Ok(())
+    };
+    if let (Some(group), Some(limit)) = (&args.cgroup, args.max) {
+        // First, so that the copies that the policy makes are within it.
+        note(cgroup::set_limit(system, group, limit))?;
+    }
+    if let Some(group) = &args.cgroup {
+        note(cgroup::set_policy(system, &topology, group, &request))?;
+    }
+    for &pid in &args.pids {
+        note(set::set_process(system, &topology, pid, &request))?;
+    }
+    Ok(code)
+}
+
+#[derive(Serialize)]
+struct Groups {
+    cgroups: Vec<Group>,
+}
+
+fn show_groups(
+    system: &impl System,
+    args: &ShowArgs,
+    out: &mut impl Write,
+    err: &mut impl Write,
+) -> io::Result<u8> {
+    let mut cgroups = Vec::new();
+    let mut code = 0;
+    for group in &args.cgroup {
+        match cgroup::group(system, group) {
+            Ok(group) => cgroups.push(group),
+            Err(error) => {
+                complain(err, &error)?;
+                code = FAILED;
+            }
+        }
+    }
+    if args.json {
+        print_json(out, &Groups { cgroups })?;
+    } else if !cgroups.is_empty() {
+        out.write_all(cgroup::render(&cgroups).as_bytes())?;
     }
     Ok(code)
 }
@@ -281,6 +360,9 @@ fn show_all(
     if let Err(error) = set::require_support(system) {
         complain(err, &error)?;
         return Ok(code_of(&error));
+    }
+    if !args.cgroup.is_empty() {
+        return show_groups(system, args, out, err);
     }
     if args.system {
         return match show::settings(system) {
@@ -449,6 +531,11 @@ mod tests {
             ("spindle set -- -5 all", "'-5'"),
             ("spindle show x", "'x'"),
             ("spindle show --system 5", "--system"),
+            ("spindle show --cgroup a 5", "--cgroup"),
+            ("spindle set --cgroup a", "NODES"),
+            ("spindle set --cgroup a 5 all", "--cgroup"),
+            ("spindle set --max 5M 5 all", "--max"),
+            ("spindle set --cgroup a --max lots all", "`lots`"),
         ] {
             let error = parse(line).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{line}");
@@ -472,6 +559,54 @@ mod tests {
                 "/proc/5/pgtable_repl <- eager 1-3",
                 "/proc/7/pgtable_repl <- eager 1-3"
             ]
+        );
+    }
+
+    #[test]
+    fn groups_are_set_and_shown() {
+        let mut fixture = Fixture::four_nodes();
+        for (file, text) in [
+            ("cgroup.controllers", "memory\n"),
+            ("memory.pgtable_repl", "eager 1-3\n"),
+            ("memory.pgtable_repl.effective", "eager 1-3\n"),
+            ("memory.pgtable_repl.current", "0\n"),
+            ("memory.pgtable_repl.max", "1048576\n"),
+            ("memory.pgtable_repl.stat", "refused 0\n"),
+        ] {
+            fixture.file(&format!("/cg/db/{file}"), text);
+        }
+        for (line, written) in [
+            (
+                "spindle set --cgroup /cg/db --max 1M !0",
+                &[".max <- 1048576", " <- eager 1-3"][..],
+            ),
+            ("spindle set --cgroup /cg/db default", &[" <- default"]),
+            (
+                "spindle set --max max --cgroup /cg/db off",
+                &[".max <- max", " <- off"],
+            ),
+        ] {
+            fixture.log.borrow_mut().clear();
+            assert_eq!(
+                spindle(&fixture, line),
+                (0, String::new(), String::new()),
+                "{line}"
+            );
+            let log: Vec<String> = written
+                .iter()
+                .map(|text| format!("/cg/db/memory.pgtable_repl{text}"))
+                .collect();
+            assert_eq!(*fixture.log.borrow(), log, "{line}");
+        }
+
+        let (code, out, err) = spindle(&fixture, "spindle show --cgroup /cg/db --cgroup /cg/no");
+        assert_eq!((code, out.lines().count()), (1, 2));
+        assert_eq!(err, "spindle: there is no cgroup `/cg/no`\n");
+        let (code, out, _) = spindle(&fixture, "spindle show --json --cgroup /cg/db");
+        let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(
+            (code, &json["cgroups"][0]["max"]),
+            (0, &serde_json::json!(1_048_576))
         );
     }
 

@@ -41,8 +41,37 @@ pub enum Error {
     #[error("process {0}: no permission; only its user or root (who may trace it) can do this")]
     NotPermitted(u32),
 
+    /// No cgroup v2 hierarchy.
+    #[error(
+        "cgroup v2 is not mounted; `mount -t cgroup2 none /sys/fs/cgroup` mounts it where no \
+         other hierarchy has the memory controller"
+    )]
+    NoCgroups,
+
+    /// No such group.
+    #[error("there is no cgroup `{0}`")]
+    NoCgroup(String),
+
+    /// A group whose memory is not controlled, or the root of all groups.
+    #[error(
+        "cgroup `{0}` has no memory.pgtable_repl: it is the root, or the memory controller is not \
+         enabled for it; `echo +memory` to the cgroup.subtree_control of the group above enables it"
+    )]
+    NoController(String),
+
+    /// The caller may not read or write the group's files.
+    #[error("cgroup `{0}`: no permission; its owner or root can do this")]
+    CgroupNotPermitted(String),
+
+    /// A limit that cannot be read.
+    #[error("bad limit `{0}`; write bytes, with K, M, G or T as in 256M, or max for none")]
+    BadLimit(String),
+
     /// A list of nodes that does not follow the grammar.
-    #[error("bad node list `{text}`: {why}; write for example 0,2 or 0-3 or !1 or +0, all, or off")]
+    #[error(
+        "bad node list `{text}`: {why}; \
+         write for example 0,2 or 0-3 or !1 or +0, all, off, or default"
+    )]
     BadNodeList {
         /// What the user wrote.
         text: String,

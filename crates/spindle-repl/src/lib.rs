@@ -9,6 +9,7 @@
 //! `Documentation/admin-guide/mm/pgtable_repl.rst`, this command and the C
 //! library in `docs/interface.md`.
 
+mod cgroup;
 mod cli;
 mod error;
 mod launch;
@@ -24,6 +25,7 @@ mod table;
 #[cfg(test)]
 mod fixture;
 
+pub use cgroup::Limit;
 pub use cli::{Args, run};
 pub use error::Error;
 pub use nodes::{NodeSet, Topology};

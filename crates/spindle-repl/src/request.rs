@@ -10,11 +10,13 @@ use crate::nodes::{NodeSet, Topology, node_number};
 
 /// Nodes as a user writes them.
 ///
-/// `all`, `off`, or numactl's grammar: `N`, `N-N` and lists of them; a `!` in
+/// `all`, `off`, `default`, or numactl's grammar: `N`, `N-N` and lists of them; a `!` in
 /// front stands for every usable node but these, a `+` (after the `!`, if any)
 /// counts within the nodes that the cpuset allows: `+0` is the first of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeSpec {
+    /// What holds without a setting: the policy of the cgroup or the system.
+    Default,
     /// No replication.
     Off,
     /// Every node with CPUs and memory.
@@ -37,6 +39,7 @@ impl FromStr for NodeSpec {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         match text {
+            "default" => return Ok(Self::Default),
             "off" => return Ok(Self::Off),
             "all" => return Ok(Self::All),
             _ => {}
@@ -88,6 +91,7 @@ impl NodeSpec {
         } = self
         else {
             return Ok(match self {
+                Self::Default => Request::Default,
                 Self::Off => Request::Off,
                 _ => Request::All,
             });
@@ -132,6 +136,8 @@ impl NodeSpec {
 /// What the kernel is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
+    /// No setting of its own.
+    Default,
     /// No replication.
     Off,
     /// Eager replication on every node that has CPUs and memory.
@@ -144,6 +150,7 @@ pub enum Request {
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Default => f.write_str("default"),
             Self::Off => f.write_str("off"),
             Self::All => f.write_str("eager all"),
             Self::Nodes(nodes) => write!(f, "eager {nodes}"),
@@ -170,6 +177,7 @@ mod tests {
         for (text, request) in [
             ("all", "eager all"),
             ("off", "off"),
+            ("default", "default"),
             ("0", "eager 0"),
             ("0,2", "eager 0,2"),
             ("0-3", "eager 0-3"),
@@ -193,7 +201,7 @@ mod tests {
         assert_eq!(
             resolve("+2", &machine).unwrap_err(),
             "bad node list `+2`: there is no position 2 among the allowed nodes 1,3; \
-             write for example 0,2 or 0-3 or !1 or +0, all, or off"
+             write for example 0,2 or 0-3 or !1 or +0, all, off, or default"
         );
     }
 

@@ -48,6 +48,13 @@ pub(crate) fn set_own(
     topology: &Topology,
     request: &Request,
 ) -> Result<(), Error> {
+    // There is no prctl() for it.
+    if *request == Request::Default {
+        let path = PathBuf::from("/proc/self/pgtable_repl");
+        return system
+            .write(&path, &request.to_string())
+            .map_err(|source| Error::io(path, source));
+    }
     system
         .set_own(request)
         .map_err(|source| Error::io("prctl(PR_SET_PGTABLE_REPL)", source))
@@ -69,7 +76,12 @@ pub(crate) fn process_error(pid: u32, source: io::Error, path: PathBuf) -> Error
 
 /// What the kernel's refusal of a request means. The request was checked against
 /// the topology before, but nodes may have gone since.
-fn refused(system: &impl System, topology: &Topology, request: &Request, error: Error) -> Error {
+pub(crate) fn refused(
+    system: &impl System,
+    topology: &Topology,
+    request: &Request,
+    error: Error,
+) -> Error {
     let Error::Io { source, .. } = &error else {
         return error;
     };
@@ -107,6 +119,7 @@ mod tests {
             Request::Off,
             Request::All,
             Request::Nodes("0,2-3".parse().unwrap()),
+            Request::Default,
         ] {
             try_set(&fixture, 7, &request).unwrap();
         }
@@ -116,6 +129,7 @@ mod tests {
                 "/proc/7/pgtable_repl <- off",
                 "/proc/7/pgtable_repl <- eager all",
                 "/proc/7/pgtable_repl <- eager 0,2-3",
+                "/proc/7/pgtable_repl <- default",
             ]
         );
     }

@@ -35,6 +35,8 @@ pub enum Source {
     Proc,
     /// Its parent, or the program that it was before.
     Inherited,
+    /// Its cgroup, or one above.
+    Cgroup,
     /// `vm.pgtable_repl_mode` is 3.
     System,
     /// A source that this program does not know yet.
@@ -69,6 +71,7 @@ impl From<&str> for Source {
             "prctl" => Self::Prctl,
             "proc" => Self::Proc,
             "inherited" => Self::Inherited,
+            "cgroup" => Self::Cgroup,
             "system" => Self::System,
             other => Self::Other(other.to_owned()),
         }
@@ -82,6 +85,7 @@ impl fmt::Display for Source {
             Self::Prctl => "prctl",
             Self::Proc => "proc",
             Self::Inherited => "inherited",
+            Self::Cgroup => "cgroup",
             Self::System => "system",
             Self::Other(text) => text,
         })

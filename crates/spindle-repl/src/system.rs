@@ -82,6 +82,7 @@ impl System for Linux {
 
     fn set_own(&self, request: &Request) -> io::Result<()> {
         let (mode, mask) = match request {
+            Request::Default => return Err(io::ErrorKind::Unsupported.into()),
             Request::Off => (PR_PGTABLE_REPL_OFF, None),
             Request::All => (PR_PGTABLE_REPL_EAGER, None),
             Request::Nodes(nodes) => (PR_PGTABLE_REPL_EAGER, Some(nodes.to_words())),

@@ -24,6 +24,7 @@ enum pgtable_repl_source {
 	PGTABLE_REPL_PRCTL,	/* the process itself */
 	PGTABLE_REPL_PROC,	/* /proc/<pid>/pgtable_repl */
 	PGTABLE_REPL_INHERITED,	/* its parent, or the program before exec */
+	PGTABLE_REPL_CGROUP,	/* its memory cgroup, or one above */
 	PGTABLE_REPL_SYSTEM,	/* vm.pgtable_repl_mode = 3 */
 };
 

@@ -216,6 +216,10 @@ struct page *pgtable_repl_alloc_page(struct mm_struct *mm, unsigned int domain,
 
 	if (repl_at_limit(repl))
 		return NULL;
+	if (!pgtable_repl_group_room(mm, 0, 1 << order)) {
+		pgtable_repl_lacks(repl, nid);
+		return NULL;
+	}
 	if (!pgtable_repl_memcg_room(mm, REPL_MEMCG_SHARE, 1 << order)) {
 		if (pgtable_repl_pages(repl))
 			pgtable_repl_squeeze(repl);
@@ -249,6 +253,7 @@ void pgtable_repl_account(struct page *page, struct mm_struct *mm, int sign)
 	mod_lruvec_page_state(page, NR_PAGETABLE, sign);
 	mod_node_page_state(page_pgdat(page), NR_PGTABLE_REPL, sign);
 	count_vm_event(sign > 0 ? PGTABLE_REPL_ALLOC : PGTABLE_REPL_FREE);
+	pgtable_repl_group_account(page, sign);
 	atomic_long_add(sign, &mm->pgtable_repl->node_pages[page_to_nid(page)]);
 }
 

@@ -7,6 +7,7 @@
  */
 #include <linux/hugetlb.h>
 #include <linux/memcontrol.h>
+#include <linux/oom.h>
 #include <linux/prctl.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
@@ -88,11 +89,9 @@ long pgtable_repl_pages(struct pgtable_repl *repl)
  * Let go of the static key once no copy is left.  A leftover copy would be a
  * bug; kept coherent, which takes the key, it does no harm.
  */
-static void repl_key_put(struct pgtable_repl *repl)
+static void repl_key_put(long left)
 {
-	if (!WARN_ONCE(pgtable_repl_pages(repl),
-		       "%ld copies of page tables left over",
-		       pgtable_repl_pages(repl)))
+	if (!WARN_ONCE(left, "%ld copies of page tables left over", left))
 		arch_pgtable_repl_key_put();
 }
 
@@ -106,7 +105,7 @@ void pgtable_repl_destroy(struct mm_struct *mm)
 
 	pgtable_repl_list_del(repl);
 	if (!nodes_empty(repl->policy.nodes))
-		repl_key_put(repl);
+		repl_key_put(pgtable_repl_pages(repl));
 	mm->pgtable_repl = NULL;
 	kfree(repl->retired);
 	kfree(repl->node_pages);
@@ -128,53 +127,62 @@ static void repl_unshare(struct mm_struct *mm)
 }
 
 /**
- * pgtable_repl_set() - change the replication of an address space
- * @mm: the address space; the caller holds a reference to its users
- * @policy: what is to be in force
+ * pgtable_repl_valid() - whether a policy can be put in force
+ * @policy: mode and nodes
  *
- * May be called at any time, on a running process.  Asking for what is in force
- * already builds what was lacking for want of memory.
- *
- * Context: process context.  Takes the mmap lock for writing for as long as it
- * takes to walk the tables; page faults under VMA locks go on.
- * Return: 0, -EINVAL (mode or nodes make no sense), -ENODEV (a node is offline
- * or has no CPUs or no memory), -EOPNOTSUPP (switched off for the system),
- * -ENOMEM (for the bookkeeping; lack of memory for copies is no error).
+ * Return: 0, -EINVAL, -EOPNOTSUPP or -ENODEV, as of pgtable_repl_set().
  */
-int pgtable_repl_set(struct mm_struct *mm,
-		     const struct pgtable_repl_policy *policy)
+int pgtable_repl_valid(const struct pgtable_repl_policy *policy)
+{
+	bool on = policy->mode != PR_PGTABLE_REPL_OFF;
+	nodemask_t usable;
+
+	if (on != !nodes_empty(policy->nodes))
+		return -EINVAL;
+	if (!on)
+		return 0;
+	if (READ_ONCE(sysctl_pgtable_repl_mode) == PGTABLE_REPL_SYS_OFF ||
+	    !arch_pgtable_repl_supported())
+		return -EOPNOTSUPP;
+	pgtable_repl_nodes(&usable);
+	return nodes_subset(policy->nodes, usable) ? 0 : -ENODEV;
+}
+
+/* With @force unset, a setting of the process's own stays: -EPERM. */
+static int repl_set(struct mm_struct *mm,
+		    const struct pgtable_repl_policy *policy, bool force)
 {
 	struct mem_cgroup *memcg, *old_memcg;
-	nodemask_t add, del, usable;
+	nodemask_t add, del;
 	struct pgtable_repl *repl;
 	LIST_HEAD(pages);
 	bool was_on, on;
+	long left;
+	int err;
 
+	err = pgtable_repl_valid(policy);
+	if (err)
+		return err;
 	on = policy->mode != PR_PGTABLE_REPL_OFF;
-	if (on != !nodes_empty(policy->nodes))
-		return -EINVAL;
-	if (on) {
-		if (READ_ONCE(sysctl_pgtable_repl_mode) == PGTABLE_REPL_SYS_OFF ||
-		    !arch_pgtable_repl_supported())
-			return -EOPNOTSUPP;
-		pgtable_repl_nodes(&usable);
-		if (!nodes_subset(policy->nodes, usable))
-			return -ENODEV;
-		/* Before the mmap lock: patching the kernel takes locks. */
+	/* Before the mmap lock: patching the kernel takes locks. */
+	if (on)
 		arch_pgtable_repl_key_get();
-	}
 
 	memcg = get_mem_cgroup_from_mm(mm);
 	old_memcg = set_active_memcg(memcg);
 	arch_pgtable_repl_lock(mm);
 	repl = mm->pgtable_repl ?: pgtable_repl_create(mm);
-	if (!repl) {
+	if (!repl)
+		err = -ENOMEM;
+	else if (!force && pgtable_repl_own(&repl->policy))
+		err = -EPERM;
+	if (err) {
 		arch_pgtable_repl_unlock(mm);
 		set_active_memcg(old_memcg);
 		mem_cgroup_put(memcg);
 		if (on)
 			arch_pgtable_repl_key_put();
-		return -ENOMEM;
+		return err;
 	}
 	if (on)
 		repl_unshare(mm);
@@ -194,6 +202,8 @@ int pgtable_repl_set(struct mm_struct *mm,
 
 	count_vm_event(on ? PGTABLE_REPL_ENABLE : PGTABLE_REPL_DISABLE);
 	trace_pgtable_repl_set(mm, policy, &add, &del);
+	/* Somebody else may switch it on again as soon as the lock is dropped. */
+	left = pgtable_repl_pages(repl);
 	arch_pgtable_repl_unlock(mm);
 	set_active_memcg(old_memcg);
 	mem_cgroup_put(memcg);
@@ -203,7 +213,7 @@ int pgtable_repl_set(struct mm_struct *mm,
 	if (was_on && on)
 		arch_pgtable_repl_key_put();
 	else if (was_on)
-		repl_key_put(repl);
+		repl_key_put(left);
 	return 0;
 }
 
@@ -225,6 +235,141 @@ void pgtable_repl_get(struct mm_struct *mm, struct pgtable_repl_policy *policy)
 	spin_lock(&repl->policy_lock);
 	*policy = repl->policy;
 	spin_unlock(&repl->policy_lock);
+}
+
+/**
+ * pgtable_repl_system_policy() - what holds for whom nobody else has asked
+ * @policy: gets the answer
+ */
+void pgtable_repl_system_policy(struct pgtable_repl_policy *policy)
+{
+	*policy = (struct pgtable_repl_policy){ .mode = PR_PGTABLE_REPL_OFF };
+	if (READ_ONCE(sysctl_pgtable_repl_mode) != PGTABLE_REPL_SYS_ALL ||
+	    !arch_pgtable_repl_supported())
+		return;
+	policy->mode = PR_PGTABLE_REPL_EAGER;
+	policy->source = PGTABLE_REPL_SYSTEM;
+	pgtable_repl_nodes(&policy->nodes);
+}
+
+/*
+ * What holds for an address space that has no setting of its own; NULL for one
+ * that the current task makes.
+ */
+static void repl_default(struct mm_struct *mm,
+			 struct pgtable_repl_policy *policy)
+{
+	pgtable_repl_system_policy(policy);
+	if (READ_ONCE(sysctl_pgtable_repl_mode) == PGTABLE_REPL_SYS_OFF ||
+	    !arch_pgtable_repl_supported() ||
+	    !pgtable_repl_group_policy(mm, policy))
+		return;
+	/* Off needs no state: sharing of hugetlb's PMD tables goes on. */
+	if (policy->mode == PR_PGTABLE_REPL_OFF)
+		policy->source = PGTABLE_REPL_NONE;
+}
+
+static bool repl_same(const struct pgtable_repl_policy *a,
+		      const struct pgtable_repl_policy *b)
+{
+	return a->mode == b->mode && a->source == b->source &&
+	       nodes_equal(a->nodes, b->nodes);
+}
+
+/**
+ * pgtable_repl_follows() - whether an address space has the policy it should
+ * @mm: the address space; the caller holds a reference
+ */
+bool pgtable_repl_follows(struct mm_struct *mm)
+{
+	struct pgtable_repl_policy now, want;
+
+	pgtable_repl_get(mm, &now);
+	if (pgtable_repl_own(&now))
+		return true;
+	repl_default(mm, &want);
+	return repl_same(&now, &want);
+}
+
+/**
+ * pgtable_repl_follow() - bring an address space to its group's policy
+ * @mm: the address space; the caller holds a reference to its users
+ *
+ * Or to the system's, where no group asks for anything.  Whoever changes what
+ * holds for an address space calls this afterwards.  It looks again after each
+ * change, so that of several at the same time the last leaves what holds then.
+ *
+ * Context: as pgtable_repl_set().
+ * Return: 1 if it changed something, 0 if not, or an error.
+ */
+int pgtable_repl_follow(struct mm_struct *mm)
+{
+	struct pgtable_repl_policy now, want;
+	int err, changed = 0;
+
+	for (;;) {
+		pgtable_repl_get(mm, &now);
+		if (pgtable_repl_own(&now))
+			return changed;
+		repl_default(mm, &want);
+		if (repl_same(&now, &want))
+			return changed;
+		err = repl_set(mm, &want, false);
+		if (err == -EPERM)	/* has a setting of its own by now */
+			return changed;
+		if (err)
+			return err;
+		changed = 1;
+	}
+}
+
+/**
+ * pgtable_repl_set() - change the replication of an address space
+ * @mm: the address space; the caller holds a reference to its users
+ * @policy: what is to be in force; with the source PGTABLE_REPL_NONE, the
+ *	policy of its group or of the system
+ *
+ * May be called at any time, on a running process.  Asking for what is in force
+ * already builds what was lacking for want of memory.
+ *
+ * Context: process context.  Takes the mmap lock for writing for as long as it
+ * takes to walk the tables; page faults under VMA locks go on.
+ * Return: 0, -EINVAL (mode or nodes make no sense), -ENODEV (a node is offline
+ * or has no CPUs or no memory), -EOPNOTSUPP (switched off for the system),
+ * -ENOMEM (for the bookkeeping; lack of memory for copies is no error).
+ */
+int pgtable_repl_set(struct mm_struct *mm,
+		     const struct pgtable_repl_policy *policy)
+{
+	struct pgtable_repl_policy want;
+	int err;
+
+	if (policy->source != PGTABLE_REPL_NONE)
+		return repl_set(mm, policy, true);
+	repl_default(mm, &want);
+	err = repl_set(mm, &want, true) ?: pgtable_repl_follow(mm);
+	return min(err, 0);
+}
+
+/**
+ * pgtable_repl_task_mm() - the address space of a process
+ * @task: one of its threads, which may have exited before the others
+ *
+ * Return: the address space, for mmput(), or NULL.
+ */
+struct mm_struct *pgtable_repl_task_mm(struct task_struct *task)
+{
+	struct mm_struct *mm = NULL;
+
+	if (task->flags & PF_KTHREAD)
+		return NULL;
+	task = find_lock_task_mm(task);
+	if (task) {
+		mm = task->mm;
+		mmget(mm);
+		task_unlock(task);
+	}
+	return mm;
 }
 
 /* Give a new, empty address space the policy that it starts with. */
@@ -256,16 +401,10 @@ static int repl_inherit(struct mm_struct *mm, struct mm_struct *oldmm)
 		return 0;
 	if (oldmm)
 		pgtable_repl_get(oldmm, &policy);
-	if (policy.source == PGTABLE_REPL_NONE ||
-	    policy.source == PGTABLE_REPL_SYSTEM) {
-		if (sysmode != PGTABLE_REPL_SYS_ALL)
-			return 0;
-		policy.mode = PR_PGTABLE_REPL_EAGER;
-		policy.source = PGTABLE_REPL_SYSTEM;
-		pgtable_repl_nodes(&policy.nodes);
-	} else {
+	if (pgtable_repl_own(&policy))
 		policy.source = PGTABLE_REPL_INHERITED;
-	}
+	else
+		repl_default(NULL, &policy);
 	return repl_start(mm, &policy);
 }
 

@@ -24,6 +24,7 @@ const char * const pgtable_repl_source_names[] = {
 	[PGTABLE_REPL_PROC] = "proc",
 	[PGTABLE_REPL_INHERITED] = "inherited",
 	[PGTABLE_REPL_SYSTEM] = "system",
+	[PGTABLE_REPL_CGROUP] = "cgroup",
 };
 
 /* Read a node mask of @bits bits; bits that no node can have are an error. */
@@ -125,8 +126,10 @@ int pgtable_repl_prctl_get(unsigned long arg2, unsigned long mask,
 
 /**
  * pgtable_repl_parse() - read what was written to /proc/<pid>/pgtable_repl
- * @text: "off", "eager", "eager all" or "eager <node list>"; is written to
- * @policy: gets mode and nodes
+ * @text: "off", "eager", "eager all", "eager <node list>" or "default"; is
+ *	written to
+ * @policy: gets mode and nodes, and for "default" the source
+ *	PGTABLE_REPL_NONE
  *
  * Return: 0 or -EINVAL.
  */
@@ -138,6 +141,10 @@ int pgtable_repl_parse(char *text, struct pgtable_repl_policy *policy)
 	word = strsep(&text, " \t");
 	policy->mode = PR_PGTABLE_REPL_OFF;
 	nodes_clear(policy->nodes);
+	if (!strcmp(word, "default")) {
+		policy->source = PGTABLE_REPL_NONE;
+		return text ? -EINVAL : 0;
+	}
 	if (!strcmp(word, "off"))
 		return text ? -EINVAL : 0;
 	if (strcmp(word, "eager"))
@@ -165,12 +172,16 @@ int pgtable_repl_parse(char *text, struct pgtable_repl_policy *policy)
 int pgtable_repl_show(struct seq_file *m, struct mm_struct *mm)
 {
 	struct pgtable_repl *repl = mm_pgtable_repl(mm);
-	struct pgtable_repl_policy policy;
+	struct pgtable_repl_policy policy, group;
 	const char *sep = "\t";
 	unsigned long total;
 	int nid;
 
 	pgtable_repl_get(mm, &policy);
+	/* A group's "off" leaves no trace in its processes. */
+	if (policy.source == PGTABLE_REPL_NONE &&
+	    pgtable_repl_group_policy(mm, &group))
+		policy.source = PGTABLE_REPL_CGROUP;
 	seq_printf(m, "mode:\t%s\n", repl_mode_names[policy.mode]);
 	seq_printf(m, "nodes:\t%*pbl\n", nodemask_pr_args(&policy.nodes));
 	seq_printf(m, "source:\t%s\n",

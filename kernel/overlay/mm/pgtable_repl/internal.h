@@ -67,8 +67,21 @@ static inline unsigned int domain_of(int cpu)
 	return cpu_to_node(cpu);
 }
 
+/* Set by or for the process itself: no group's or system's policy changes it. */
+static inline bool pgtable_repl_own(const struct pgtable_repl_policy *policy)
+{
+	return policy->source == PGTABLE_REPL_PRCTL ||
+	       policy->source == PGTABLE_REPL_PROC ||
+	       policy->source == PGTABLE_REPL_INHERITED;
+}
+
 /* Policy half: core.c */
 void pgtable_repl_destroy(struct mm_struct *mm);
+int pgtable_repl_valid(const struct pgtable_repl_policy *policy);
+void pgtable_repl_system_policy(struct pgtable_repl_policy *policy);
+bool pgtable_repl_follows(struct mm_struct *mm);
+int pgtable_repl_follow(struct mm_struct *mm);
+struct mm_struct *pgtable_repl_task_mm(struct task_struct *task);
 void pgtable_repl_nodes(nodemask_t *nodes);
 long pgtable_repl_pages(struct pgtable_repl *repl);
 extern int sysctl_pgtable_repl_mode;				/* sysctl.c */
@@ -81,8 +94,36 @@ void pgtable_repl_lacks(struct pgtable_repl *repl, int nid);
 void pgtable_repl_squeeze(struct pgtable_repl *repl);
 bool pgtable_repl_memcg_room(struct mm_struct *mm, unsigned int share,
 			     unsigned long pages);
+void pgtable_repl_drop(struct mm_struct *mm);
+void pgtable_repl_refill(struct mm_struct *mm);
 /* Copies leave one in so many pages of a memory cgroup's limit alone. */
 #define REPL_MEMCG_SHARE	16
+
+/* cgroup.c */
+#ifdef CONFIG_MEMCG
+bool pgtable_repl_group_policy(struct mm_struct *mm,
+			       struct pgtable_repl_policy *policy);
+bool pgtable_repl_group_room(struct mm_struct *mm, unsigned int share,
+			     unsigned long pages);
+void pgtable_repl_group_account(struct page *page, int sign);
+#else
+static inline bool pgtable_repl_group_policy(struct mm_struct *mm,
+					     struct pgtable_repl_policy *policy)
+{
+	return false;
+}
+
+static inline bool pgtable_repl_group_room(struct mm_struct *mm,
+					   unsigned int share,
+					   unsigned long pages)
+{
+	return true;
+}
+
+static inline void pgtable_repl_group_account(struct page *page, int sign) { }
+#endif
+/* What of a group's limit must be free before missing copies are made again. */
+#define REPL_GROUP_SHARE	8
 
 /* alloc.c */
 struct page *pgtable_repl_alloc_page(struct mm_struct *mm, unsigned int domain,

@@ -163,7 +163,8 @@ static bool repl_repairable(struct pgtable_repl *repl, nodemask_t *now)
 	if (nodes_empty(want))
 		return false;
 	if (!pgtable_repl_memcg_room(repl->mm, REPL_MEMCG_SHARE / 2,
-				     READ_ONCE(repl->dropped_pages)))
+				     READ_ONCE(repl->dropped_pages)) ||
+	    !pgtable_repl_group_room(repl->mm, REPL_GROUP_SHARE, 1))
 		return true;
 	for_each_node_mask(nid, want) {
 		if (node_isset(nid, repl->dropped) &&
@@ -194,6 +195,22 @@ static void repl_repair_mm(struct mm_struct *mm, nodemask_t *nodes)
 	arch_pgtable_repl_unlock(mm);
 	set_active_memcg(old_memcg);
 	mem_cgroup_put(memcg);
+}
+
+/**
+ * pgtable_repl_refill() - make the copies that an mm lacks
+ * @mm: the address space; the caller holds a reference to its users
+ */
+void pgtable_repl_refill(struct mm_struct *mm)
+{
+	struct pgtable_repl *repl = mm_pgtable_repl(mm);
+	nodemask_t nodes;
+
+	if (!repl)
+		return;
+	nodes_or(nodes, repl->lacking, repl->dropped);
+	if (!nodes_empty(nodes))
+		repl_repair_mm(mm, &nodes);
 }
 
 static void repl_repair(struct work_struct *work)
@@ -287,6 +304,18 @@ static void repl_drop_mm(struct mm_struct *mm, nodemask_t nodes)
 	WRITE_ONCE(repl->squeeze, false);
 	arch_pgtable_repl_unlock(mm);
 	arch_pgtable_repl_free_pages(&pages);
+}
+
+/**
+ * pgtable_repl_drop() - take down all copies of an mm until there is room
+ * @mm: the address space; the caller holds a reference to its users
+ */
+void pgtable_repl_drop(struct mm_struct *mm)
+{
+	struct pgtable_repl *repl = mm_pgtable_repl(mm);
+
+	if (repl && pgtable_repl_pages(repl))
+		repl_drop_mm(mm, NODE_MASK_ALL);
 }
 
 /* An mm whose cgroup is short of memory, with a reference. */

@@ -25,35 +25,6 @@ static int repl_mode_max = PGTABLE_REPL_SYS_ALL;
 /* Serialises changes of the settings. */
 static DEFINE_MUTEX(repl_sysctl_lock);
 
-/* The policy that a change of the system's mode means for a process. */
-static bool repl_mode_policy(struct mm_struct *mm, int mode,
-			     struct pgtable_repl_policy *policy)
-{
-	pgtable_repl_get(mm, policy);
-	switch (mode) {
-	case PGTABLE_REPL_SYS_OFF:
-		if (policy->mode == PR_PGTABLE_REPL_OFF)
-			return false;
-		break;
-	case PGTABLE_REPL_SYS_ALL:
-		/* Who has a policy of its own, be it "off", keeps it. */
-		if (policy->source != PGTABLE_REPL_NONE)
-			return false;
-		policy->mode = PR_PGTABLE_REPL_EAGER;
-		policy->source = PGTABLE_REPL_SYSTEM;
-		pgtable_repl_nodes(&policy->nodes);
-		return true;
-	default:
-		if (policy->source != PGTABLE_REPL_SYSTEM)
-			return false;
-		break;
-	}
-	policy->mode = PR_PGTABLE_REPL_OFF;
-	policy->source = PGTABLE_REPL_NONE;
-	nodes_clear(policy->nodes);
-	return true;
-}
-
 /* Apply a mode, already in force for new processes, to one that runs. */
 static bool repl_apply_one(struct task_struct *task, int mode)
 {
@@ -61,11 +32,19 @@ static bool repl_apply_one(struct task_struct *task, int mode)
 	struct mm_struct *mm;
 	bool changed = false;
 
-	mm = get_task_mm(task);
+	mm = pgtable_repl_task_mm(task);
 	if (!mm)
 		return false;
-	if (repl_mode_policy(mm, mode, &policy))
-		changed = !pgtable_repl_set(mm, &policy);
+	if (mode != PGTABLE_REPL_SYS_OFF) {
+		changed = pgtable_repl_follow(mm) > 0;
+	} else {
+		/* Even who has asked for it himself goes back to one set. */
+		pgtable_repl_get(mm, &policy);
+		if (policy.mode != PR_PGTABLE_REPL_OFF) {
+			policy.source = PGTABLE_REPL_NONE;
+			changed = !pgtable_repl_set(mm, &policy);
+		}
+	}
 	mmput(mm);
 	return changed;
 }

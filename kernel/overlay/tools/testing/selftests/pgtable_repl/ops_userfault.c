@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * userfaultfd: missing pages, write protection and moved pages, with faults
+ * userfaultfd: missing and minor faults, write protection, moved pages, with faults
  * taken on every node; after each, what every node sees and the kernel's check.
  */
 #include <fcntl.h>
@@ -21,7 +21,7 @@ struct handler {
 	int stop[2];		/* a byte here ends the thread */
 	char *mem;
 	char *source;		/* where missing pages are copied from */
-	int faults, wp_faults, errors;
+	int faults, wp_faults, minor_faults, errors;
 	pthread_t thread;
 };
 
@@ -36,6 +36,17 @@ static int resolve(struct handler *h, struct uffd_msg *msg)
 
 		h->wp_faults++;
 		return ioctl(h->fd, UFFDIO_WRITEPROTECT, &wp);
+	}
+	if (msg->arg.pagefault.flags & UFFD_PAGEFAULT_FLAG_MINOR) {
+		struct uffdio_continue cont = {
+			.range = { (unsigned long)at, PAGE },
+		};
+		int ret = ioctl(h->fd, UFFDIO_CONTINUE, &cont);
+
+		h->minor_faults++;
+		if (ret && errno == EEXIST)
+			ret = ioctl(h->fd, UFFDIO_WAKE, &cont.range);
+		return ret;
 	}
 	h->faults++;
 	if (h->source) {
@@ -222,6 +233,41 @@ TEST_F(ops, write_protect_and_fork)
 	EXPECT_LE(PAGES, h.wp_faults);
 	EXPECT_DATA(mem, LEN, 3);
 	handler_stop(&h);
+}
+
+/*
+ * Pages that are in the page cache and not mapped: the handler changes them
+ * through another mapping before it lets the access go on.
+ */
+TEST_F(ops, minor)
+{
+	int fd = memfd_create("pgtable_repl", 0), i;
+	struct handler h;
+	const char *why;
+	char *mem, *other;
+
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, ftruncate(fd, LEN));
+	mem = repl_mmap_aligned(LEN, PMD_SIZE, RW, MAP_SHARED, fd);
+	other = repl_mmap_aligned(LEN, PMD_SIZE, RW, MAP_SHARED, fd);
+	ASSERT_NE(MAP_FAILED, mem);
+	ASSERT_NE(MAP_FAILED, other);
+	for (i = 0; i < repl_topo.nr; i++) {
+		why = handler_start(&h, mem, NULL, UFFDIO_REGISTER_MODE_MINOR);
+		if (why)
+			SKIP(return, "%s", why);
+		EXPECT_EQ(0, repl_fill_from(i, other, LEN, i + 1));
+		/* All nodes fault on the same pages at the same time. */
+		EXPECT_DATA(mem, LEN, i + 1);
+		EXPECT_LE(PAGES, h.minor_faults);
+		EXPECT_EQ(0, h.errors);
+		handler_stop(&h);
+		EXPECT_EQ(0, repl_fill_from(last_node(), mem, LEN, i + 50));
+		EXPECT_DATA(other, LEN, i + 50);
+		/* Out of this mapping, not out of the cache. */
+		ASSERT_EQ(0, madvise(mem, LEN, MADV_DONTNEED));
+	}
+	close(fd);
 }
 
 #ifdef UFFDIO_MOVE

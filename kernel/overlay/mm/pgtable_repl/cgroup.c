@@ -1,0 +1,570 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Page-table replication: what a memory cgroup asks for, and may have.
+ *
+ * The policy of a group holds for the processes in it and below it that have no
+ * setting of their own, until a group further down says otherwise.  A process
+ * is brought to it (pgtable_repl_follow()) by whoever changes what holds for it:
+ *
+ * - fork and exec start with the policy of the current task's group;
+ * - a write to a group's file goes through the processes of the subtree.  A
+ *   child that it misses is not linked to its group yet, and is looked at when
+ *   it is, in the ->fork() callback; css_set_lock orders the two.  An address
+ *   space that exec is about to install is looked at once it is;
+ * - a process that is moved is looked at by the ->attach() callback.
+ *
+ * The callbacks run under locks that hold up every fork of the machine, so they
+ * only note the group; a work item does the rest.
+ *
+ * Copies are counted for the group that they are charged to and for those above
+ * it, when they are attached: CPUs that make some at the same time may exceed a
+ * limit by as many pages.  The second page of a root (page-table isolation) is
+ * charged with the first and not counted.
+ */
+#include <linux/cgroup.h>
+#include <linux/memcontrol.h>
+#include <linux/page_counter.h>
+#include <linux/pgtable_repl_cgroup.h>
+#include <linux/prctl.h>
+#include <linux/sched/mm.h>
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+#include "internal.h"
+
+/**
+ * struct repl_group_policy - what a group asks for
+ * @policy: mode and nodes
+ * @all: the nodes are those that are usable when a process gets the policy
+ * @rcu: readers hold the RCU read lock
+ */
+struct repl_group_policy {
+	struct pgtable_repl_policy policy;
+	bool all;
+	struct rcu_head rcu;
+};
+
+/**
+ * struct repl_group - a memory cgroup's share in page-table replication
+ * @memcg: the memory cgroup, whose css frees this
+ * @parent: that of the group above, or NULL
+ * @policy: what was written to the group; NULL: what holds for @parent
+ * @pages: copies charged to the group and to those below
+ * @max: limit of @pages
+ * @refused: copies not made because of @max
+ * @behind: on repl_behind while processes may have to be brought to the policy
+ * @rcu: readers hold the RCU read lock or a reference to the css
+ */
+struct repl_group {
+	struct mem_cgroup *memcg;
+	struct repl_group *parent;
+	struct repl_group_policy __rcu *policy;
+	atomic_long_t pages;
+	unsigned long max;
+	atomic_long_t refused;
+	struct list_head behind;
+	struct rcu_head rcu;
+};
+
+/* By the id of the css, which is not used again before css_free(). */
+static DEFINE_XARRAY(repl_groups);
+
+/* Whether any group ever had a policy, or a limit: else there is nothing to do. */
+static bool repl_group_policies __read_mostly;
+static bool repl_group_limits __read_mostly;
+
+static LIST_HEAD(repl_behind);
+static DEFINE_SPINLOCK(repl_behind_lock);
+static DEFINE_MUTEX(repl_group_mutex);	/* writers of ->policy */
+
+static void repl_catch_up(struct work_struct *work);
+static DECLARE_WORK(repl_catch_up_work, repl_catch_up);
+
+/* The caller holds the RCU read lock or a reference to the css. */
+static struct repl_group *repl_group(struct mem_cgroup *memcg)
+{
+	return xa_load(&repl_groups, memcg->css.id);
+}
+
+/* What holds for a group, of the nodes those usable now; under RCU. */
+static bool repl_group_asks(struct mem_cgroup *memcg,
+			    struct pgtable_repl_policy *policy)
+{
+	struct repl_group_policy *asked = NULL;
+	struct repl_group *group;
+	nodemask_t usable;
+
+	for (group = memcg ? repl_group(memcg) : NULL; group && !asked;
+	     group = group->parent)
+		asked = rcu_dereference(group->policy);
+	if (!asked)
+		return false;
+	*policy = asked->policy;
+	if (policy->mode == PR_PGTABLE_REPL_OFF)
+		return true;
+	pgtable_repl_nodes(&usable);
+	if (asked->all)
+		policy->nodes = usable;
+	else
+		nodes_and(policy->nodes, policy->nodes, usable);
+	if (nodes_empty(policy->nodes))
+		policy->mode = PR_PGTABLE_REPL_OFF;
+	return true;
+}
+
+/**
+ * pgtable_repl_group_policy() - what an address space's group asks for
+ * @mm: the address space, or NULL for one that the current task makes
+ * @policy: gets the answer; the mode is "off" if none of the nodes is usable
+ *
+ * Return: false, and @policy unchanged, if no group asks for anything.
+ */
+bool pgtable_repl_group_policy(struct mm_struct *mm,
+			       struct pgtable_repl_policy *policy)
+{
+	struct task_struct *task;
+	bool asked;
+
+	if (!READ_ONCE(repl_group_policies))
+		return false;
+	rcu_read_lock();
+	task = mm ? rcu_dereference(mm->owner) : current;
+	asked = repl_group_asks(mem_cgroup_from_task(task), policy);
+	rcu_read_unlock();
+	return asked;
+}
+
+/* Call @fn for the address spaces of a group's processes, until it is false. */
+static bool repl_group_each(struct mem_cgroup *memcg,
+			    bool (*fn)(struct mm_struct *mm, void *arg),
+			    void *arg)
+{
+	struct css_task_iter it;
+	struct task_struct *task;
+	struct mm_struct *mm;
+	bool more = true;
+
+	css_task_iter_start(&memcg->css, CSS_TASK_ITER_PROCS, &it);
+	while (more && (task = css_task_iter_next(&it))) {
+		mm = pgtable_repl_task_mm(task);
+		if (!mm)
+			continue;
+		more = fn(mm, arg);
+		mmput(mm);
+		cond_resched();
+	}
+	css_task_iter_end(&it);
+	return more;
+}
+
+/* The same for a group and all those below it. */
+static void repl_subtree_each(struct mem_cgroup *root,
+			      bool (*fn)(struct mm_struct *mm, void *arg),
+			      void *arg)
+{
+	struct mem_cgroup *memcg;
+
+	for (memcg = mem_cgroup_iter(root, NULL, NULL); memcg;
+	     memcg = mem_cgroup_iter(root, memcg, NULL)) {
+		if (!repl_group_each(memcg, fn, arg)) {
+			mem_cgroup_iter_break(root, memcg);
+			return;
+		}
+	}
+}
+
+static bool repl_follow(struct mm_struct *mm, void *unused)
+{
+	/* One that gets no memory for its bookkeeping stays as it is. */
+	pgtable_repl_follow(mm);
+	return true;
+}
+
+/* Processes of @group may have come under a policy without getting it. */
+static void repl_group_behind(struct repl_group *group)
+{
+	spin_lock(&repl_behind_lock);
+	if (list_empty(&group->behind)) {
+		css_get(&group->memcg->css);
+		list_add_tail(&group->behind, &repl_behind);
+	}
+	spin_unlock(&repl_behind_lock);
+	queue_work(system_unbound_wq, &repl_catch_up_work);
+}
+
+static void repl_catch_up(struct work_struct *work)
+{
+	struct repl_group *group;
+
+	for (;;) {
+		spin_lock(&repl_behind_lock);
+		group = list_first_entry_or_null(&repl_behind,
+						 struct repl_group, behind);
+		if (group)
+			list_del_init(&group->behind);
+		spin_unlock(&repl_behind_lock);
+		if (!group)
+			break;
+		repl_group_each(group->memcg, repl_follow, NULL);
+		css_put(&group->memcg->css);
+	}
+}
+
+/**
+ * pgtable_repl_css_fork() - a new task has been linked to its group
+ * @child: the task, which does not run yet
+ *
+ * Its address space started with the policy of its parent's group as it was
+ * then.  The group may be another one (CLONE_INTO_CGROUP), or ask for something
+ * else meanwhile.
+ */
+void pgtable_repl_css_fork(struct task_struct *child)
+{
+	struct mm_struct *mm = child->mm;
+	struct repl_group *group;
+
+	if (!READ_ONCE(repl_group_policies) || !mm || mm == current->mm ||
+	    pgtable_repl_follows(mm))
+		return;
+	rcu_read_lock();
+	group = repl_group(mem_cgroup_from_task(child));
+	if (group)
+		repl_group_behind(group);
+	rcu_read_unlock();
+}
+
+/**
+ * pgtable_repl_css_attach() - tasks have been moved to other groups
+ * @tset: the tasks
+ */
+void pgtable_repl_css_attach(struct cgroup_taskset *tset)
+{
+	struct cgroup_subsys_state *css;
+	struct task_struct *task;
+	struct repl_group *group;
+
+	if (!READ_ONCE(repl_group_policies))
+		return;
+	rcu_read_lock();
+	cgroup_taskset_for_each_leader(task, css, tset) {
+		group = repl_group(mem_cgroup_from_css(css));
+		if (group)
+			repl_group_behind(group);
+	}
+	rcu_read_unlock();
+}
+
+/**
+ * pgtable_repl_exec_done() - exec has installed the new address space
+ *
+ * It started with the policy of the group as it was then.
+ */
+void pgtable_repl_exec_done(void)
+{
+	if (READ_ONCE(repl_group_policies))
+		pgtable_repl_follow(current->mm);
+}
+
+/**
+ * pgtable_repl_group_account() - count a copy for the group it is charged to
+ * @page: the page, charged
+ * @sign: 1 or -1
+ *
+ * When a group goes, what is still charged to it goes to its parent, which has
+ * counted it before.
+ */
+void pgtable_repl_group_account(struct page *page, int sign)
+{
+	struct mem_cgroup *memcg;
+	struct repl_group *group;
+
+	if (mem_cgroup_disabled())
+		return;
+	rcu_read_lock();
+	memcg = page_memcg_check(page);
+	for (group = memcg ? repl_group(memcg) : NULL; group;
+	     group = group->parent)
+		atomic_long_add(sign, &group->pages);
+	rcu_read_unlock();
+}
+
+/**
+ * pgtable_repl_group_room() - whether groups let an mm have more copies
+ * @mm: the address space
+ * @share: what must stay free, as one in so many pages of each limit; 0: none
+ * @pages: and in addition, in pages
+ *
+ * Context: any, also under page-table locks.
+ */
+bool pgtable_repl_group_room(struct mm_struct *mm, unsigned int share,
+			     unsigned long pages)
+{
+	struct mem_cgroup *memcg;
+	struct repl_group *group;
+	bool room = true;
+
+	if (!READ_ONCE(repl_group_limits))
+		return true;
+	rcu_read_lock();
+	memcg = mem_cgroup_from_task(rcu_dereference(mm->owner));
+	for (group = memcg ? repl_group(memcg) : NULL; group && room;
+	     group = group->parent) {
+		unsigned long max = READ_ONCE(group->max);
+		long used = atomic_long_read(&group->pages);
+
+		if (max == PAGE_COUNTER_MAX)
+			continue;
+		room = used + pages + (share ? max / share : 0) <= max;
+		if (!room && !share)
+			atomic_long_inc(&group->refused);
+	}
+	rcu_read_unlock();
+	return room;
+}
+
+/* --- files --- */
+
+static struct repl_group *repl_seq_group(struct seq_file *m)
+{
+	return repl_group(mem_cgroup_from_seq(m));
+}
+
+static void repl_policy_show(struct seq_file *m,
+			     const struct pgtable_repl_policy *policy, bool all)
+{
+	if (policy->mode == PR_PGTABLE_REPL_OFF)
+		seq_puts(m, "off\n");
+	else if (all)
+		seq_puts(m, "eager all\n");
+	else
+		seq_printf(m, "eager %*pbl\n", nodemask_pr_args(&policy->nodes));
+}
+
+static int repl_group_show(struct seq_file *m, void *v)
+{
+	struct repl_group_policy *asked;
+
+	rcu_read_lock();
+	asked = rcu_dereference(repl_seq_group(m)->policy);
+	if (asked)
+		repl_policy_show(m, &asked->policy, asked->all);
+	else
+		seq_puts(m, "default\n");
+	rcu_read_unlock();
+	return 0;
+}
+
+/* Put @policy, NULL for none, in the place of what the group asked for. */
+static void repl_group_replace(struct repl_group *group,
+			       struct repl_group_policy *policy)
+{
+	struct repl_group_policy *old;
+
+	mutex_lock(&repl_group_mutex);
+	/* First: whoever sees the policy must find that there may be some. */
+	if (policy)
+		WRITE_ONCE(repl_group_policies, true);
+	old = rcu_replace_pointer(group->policy, policy,
+				  lockdep_is_held(&repl_group_mutex));
+	mutex_unlock(&repl_group_mutex);
+	if (old)
+		kfree_rcu(old, rcu);
+}
+
+static ssize_t repl_group_write(struct kernfs_open_file *of, char *buf,
+				size_t nbytes, loff_t off)
+{
+	struct mem_cgroup *memcg = mem_cgroup_from_css(of_css(of));
+	struct repl_group_policy *asked;
+	int err;
+
+	asked = kzalloc(sizeof(*asked), GFP_KERNEL);
+	if (!asked)
+		return -ENOMEM;
+	/* "eager", "eager all": no list. */
+	asked->all = !strpbrk(buf, "0123456789N");
+	asked->policy.source = PGTABLE_REPL_CGROUP;
+	err = pgtable_repl_parse(buf, &asked->policy) ?:
+	      pgtable_repl_valid(&asked->policy);
+	if (err) {
+		kfree(asked);
+		return err;
+	}
+	if (asked->policy.source == PGTABLE_REPL_NONE) {	/* "default" */
+		kfree(asked);
+		asked = NULL;
+	}
+	repl_group_replace(repl_group(memcg), asked);
+	repl_subtree_each(memcg, repl_follow, NULL);
+	return nbytes;
+}
+
+static int repl_effective_show(struct seq_file *m, void *v)
+{
+	struct pgtable_repl_policy policy;
+
+	pgtable_repl_system_policy(&policy);
+	rcu_read_lock();
+	if (READ_ONCE(sysctl_pgtable_repl_mode) != PGTABLE_REPL_SYS_OFF)
+		repl_group_asks(mem_cgroup_from_seq(m), &policy);
+	rcu_read_unlock();
+	repl_policy_show(m, &policy, false);
+	return 0;
+}
+
+static u64 repl_current_read(struct cgroup_subsys_state *css,
+			     struct cftype *cft)
+{
+	struct repl_group *group = repl_group(mem_cgroup_from_css(css));
+
+	return (u64)atomic_long_read(&group->pages) * PAGE_SIZE;
+}
+
+static int repl_max_show(struct seq_file *m, void *v)
+{
+	unsigned long max = READ_ONCE(repl_seq_group(m)->max);
+
+	if (max == PAGE_COUNTER_MAX)
+		seq_puts(m, "max\n");
+	else
+		seq_printf(m, "%llu\n", (u64)max * PAGE_SIZE);
+	return 0;
+}
+
+/* Take copies down while there are too many. */
+static bool repl_drop_excess(struct mm_struct *mm, void *arg)
+{
+	struct repl_group *group = arg;
+
+	if (atomic_long_read(&group->pages) <= READ_ONCE(group->max))
+		return false;
+	pgtable_repl_drop(mm);
+	return true;
+}
+
+/* Make what the limits allow again. */
+static bool repl_refill(struct mm_struct *mm, void *unused)
+{
+	if (pgtable_repl_group_room(mm, REPL_GROUP_SHARE, 1))
+		pgtable_repl_refill(mm);
+	return true;
+}
+
+static ssize_t repl_max_write(struct kernfs_open_file *of, char *buf,
+			      size_t nbytes, loff_t off)
+{
+	struct mem_cgroup *memcg = mem_cgroup_from_css(of_css(of));
+	struct repl_group *group = repl_group(memcg);
+	unsigned long max;
+	int err;
+
+	err = page_counter_memparse(strstrip(buf), "max", &max);
+	if (err)
+		return err;
+	WRITE_ONCE(repl_group_limits, true);
+	xchg(&group->max, max);
+	repl_subtree_each(memcg, repl_drop_excess, group);
+	repl_subtree_each(memcg, repl_refill, NULL);
+	return nbytes;
+}
+
+static int repl_stat_show(struct seq_file *m, void *v)
+{
+	seq_printf(m, "refused %ld\n",
+		   atomic_long_read(&repl_seq_group(m)->refused));
+	return 0;
+}
+
+static struct cftype repl_files[] = {
+	{
+		.name = "pgtable_repl",
+		.flags = CFTYPE_NOT_ON_ROOT,
+		.seq_show = repl_group_show,
+		.write = repl_group_write,
+	},
+	{
+		.name = "pgtable_repl.effective",
+		.flags = CFTYPE_NOT_ON_ROOT,
+		.seq_show = repl_effective_show,
+	},
+	{
+		.name = "pgtable_repl.current",
+		.flags = CFTYPE_NOT_ON_ROOT,
+		.read_u64 = repl_current_read,
+	},
+	{
+		.name = "pgtable_repl.max",
+		.flags = CFTYPE_NOT_ON_ROOT,
+		.seq_show = repl_max_show,
+		.write = repl_max_write,
+	},
+	{
+		.name = "pgtable_repl.stat",
+		.flags = CFTYPE_NOT_ON_ROOT,
+		.seq_show = repl_stat_show,
+	},
+	{ }
+};
+
+/**
+ * pgtable_repl_css_online() - a memory cgroup is being made
+ * @css: its state; that of the parent is online
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int pgtable_repl_css_online(struct cgroup_subsys_state *css)
+{
+	struct mem_cgroup *memcg = mem_cgroup_from_css(css), *parent;
+	struct repl_group *group;
+	int err;
+
+	group = kzalloc(sizeof(*group), GFP_KERNEL);
+	if (!group)
+		return -ENOMEM;
+	parent = parent_mem_cgroup(memcg);
+	group->memcg = memcg;
+	group->parent = parent ? repl_group(parent) : NULL;
+	group->max = PAGE_COUNTER_MAX;
+	INIT_LIST_HEAD(&group->behind);
+	err = xa_err(xa_store(&repl_groups, css->id, group, GFP_KERNEL));
+	if (err)
+		kfree(group);
+	return err;
+}
+
+/**
+ * pgtable_repl_css_reset() - a memory cgroup loses its files but stays
+ * @css: its state
+ */
+void pgtable_repl_css_reset(struct cgroup_subsys_state *css)
+{
+	struct repl_group *group = repl_group(mem_cgroup_from_css(css));
+
+	WRITE_ONCE(group->max, PAGE_COUNTER_MAX);
+	repl_group_replace(group, NULL);
+	repl_group_behind(group);
+}
+
+/**
+ * pgtable_repl_css_free() - a memory cgroup is being freed
+ * @css: its state, which pgtable_repl_css_online() may have failed for
+ */
+void pgtable_repl_css_free(struct cgroup_subsys_state *css)
+{
+	struct repl_group *group = xa_erase(&repl_groups, css->id);
+
+	if (!group)
+		return;
+	kfree(rcu_access_pointer(group->policy));
+	kfree_rcu(group, rcu);
+}
+
+static int __init repl_group_init(void)
+{
+	if (mem_cgroup_disabled())
+		return 0;
+	WARN_ON(cgroup_add_dfl_cftypes(&memory_cgrp_subsys, repl_files));
+	return 0;
+}
+subsys_initcall(repl_group_init);

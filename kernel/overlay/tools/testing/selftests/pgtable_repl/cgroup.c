@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * memory.pgtable_repl: the policy of a cgroup reaches its processes, present and
+ * future, moved and nested, whatever they do meanwhile. Root only; needs cgroup
+ * v2 with the memory controller.
+ */
+#include <linux/sched.h>
+#include <pthread.h>
+
+#include "pgtable_repl_group.h"
+
+#define ASK		"PGTABLE_REPL_TEST_CGROUP"
+
+#ifndef CLONE_INTO_CGROUP
+#define CLONE_INTO_CGROUP	0x200000000ULL
+#endif
+
+/* As in <linux/sched.h>; the C library's <sched.h> may have an older one. */
+struct clone_into {
+	uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack;
+	uint64_t stack_size, tls, set_tid, set_tid_size, cgroup;
+};
+
+/* 0: this process is "eager" because its group asks for it. */
+static int report(void)
+{
+	return has(getpid(), "eager", "cgroup") && !repl_check(getpid()) ? 0 : 1;
+}
+
+/* Runs before main(): this program, exec'ed by one of its tests. */
+static void __attribute__((constructor(101))) report_if_asked(void)
+{
+	if (getenv(ASK))
+		_exit(report());
+}
+
+TEST_F(cgroup, starts_with_nothing)
+{
+	EXPECT_STREQ("default", get(GROUP, ""));
+	EXPECT_STREQ("0", get(GROUP, ".current"));
+	EXPECT_STREQ("max", get(GROUP, ".max"));
+	EXPECT_STREQ("refused 0", get(GROUP, ".stat"));
+	EXPECT_NE(0, access(ROOT "/memory.pgtable_repl", F_OK));
+}
+
+TEST_F(cgroup, present_processes)
+{
+	struct repl_mask all = repl_mask_all();
+	pid_t a = start(self->hold, GROUP), b = start(self->hold, GROUP);
+	pid_t outside = start(self->hold, NULL);
+
+	ASSERT_LT(0, a);
+	ASSERT_LT(0, b);
+	ASSERT_LT(0, outside);
+	/* In force for all when the write returns. */
+	ASSERT_EQ(0, set_policy(GROUP, "eager all\n"));
+	EXPECT_STREQ("eager all", get(GROUP, ""));
+	EXPECT_TRUE(has(a, "eager", "cgroup"));
+	EXPECT_TRUE(has(b, "eager", "cgroup"));
+	EXPECT_TRUE(on_nodes(a, &all));
+	EXPECT_TRUE(has(outside, every_process() ? "eager" : "off", nobody_asked()));
+	EXPECT_EQ(0, repl_check(a));
+
+	ASSERT_EQ(0, set_policy(GROUP, self->eager_first));
+	EXPECT_STREQ(self->eager_first, get(GROUP, ""));
+	EXPECT_TRUE(on_nodes(a, &self->first));
+	EXPECT_TRUE(on_nodes(b, &self->first));
+	EXPECT_EQ(0, repl_check(b));
+
+	ASSERT_EQ(0, set_policy(GROUP, "off"));
+	EXPECT_STREQ("off", get(GROUP, ""));
+	EXPECT_TRUE(has(a, "off", "cgroup"));
+	EXPECT_EQ(0, repl_check(a));
+
+	ASSERT_EQ(0, set_policy(GROUP, "default"));
+	EXPECT_TRUE(has(a, every_process() ? "eager" : "off", nobody_asked()));
+}
+
+TEST_F(cgroup, future_processes)
+{
+	pid_t pid;
+
+	ASSERT_EQ(0, set_policy(GROUP, "eager"));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		repl_proc_write(getpid(), "default");
+		if (move(GROUP, getpid()) || !gets(getpid(), "eager", "cgroup"))
+			_exit(1);
+		/* From the first instruction on. */
+		pid = fork();
+		if (!pid)
+			_exit(report());
+		if (repl_wait(pid))
+			_exit(2);
+		pid = vfork();
+		if (!pid) {
+			setenv(ASK, "1", 1);
+			execl("/proc/self/exe", "report", NULL);
+			_exit(1);
+		}
+		_exit(repl_wait(pid) ? 3 : 0);
+	}
+	EXPECT_EQ(0, repl_wait(pid));
+}
+
+TEST_F(cgroup, moved_processes)
+{
+	pid_t pid = start(self->hold, NULL);
+
+	ASSERT_LT(0, pid);
+	ASSERT_EQ(0, mkdir(INNER, 0755));
+	ASSERT_EQ(0, set_policy(GROUP, "eager all"));
+	ASSERT_EQ(0, move(GROUP, pid));
+	EXPECT_TRUE(gets(pid, "eager", "cgroup"));
+	EXPECT_EQ(0, repl_check(pid));
+	ASSERT_EQ(0, move(ROOT, pid));
+	EXPECT_TRUE(gets(pid, every_process() ? "eager" : "off", nobody_asked()));
+	EXPECT_EQ(0, repl_check(pid));
+}
+
+/* Born in a group that is not its parent's. */
+TEST_F(cgroup, cloned_into_the_group)
+{
+	struct clone_into args = { .flags = CLONE_INTO_CGROUP,
+				   .exit_signal = SIGCHLD };
+	int group = open(GROUP, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	pid_t pid;
+
+	ASSERT_LE(0, group);
+	ASSERT_EQ(0, set_policy(GROUP, "eager"));
+	ASSERT_EQ(0, repl_proc_write(getpid(), "default"));
+	args.cgroup = group;
+	pid = syscall(__NR_clone3, &args, sizeof(args));
+	ASSERT_LE(0, pid);
+	if (!pid)
+		_exit(gets(getpid(), "eager", "cgroup") ? report() : 1);
+	EXPECT_EQ(0, repl_wait(pid));
+	close(group);
+}
+
+TEST_F(cgroup, nested_groups)
+{
+	pid_t pid;
+
+	ASSERT_EQ(0, put(GROUP, "cgroup.subtree_control", "+memory"));
+	ASSERT_EQ(0, mkdir(INNER, 0755));
+	pid = start(self->hold, INNER);
+	ASSERT_LT(0, pid);
+	EXPECT_STREQ("default", get(INNER, ""));
+
+	/* The nearest group that asks for something is heard. */
+	ASSERT_EQ(0, set_policy(GROUP, self->eager_first));
+	EXPECT_STREQ("default", get(INNER, ""));
+	EXPECT_STREQ(self->eager_first, get(INNER, ".effective"));
+	EXPECT_TRUE(on_nodes(pid, &self->first));
+	ASSERT_EQ(0, set_policy(INNER, "off"));
+	EXPECT_STREQ("off", get(INNER, ".effective"));
+	EXPECT_TRUE(has(pid, "off", "cgroup"));
+	ASSERT_EQ(0, set_policy(GROUP, "eager all"));
+	EXPECT_TRUE(has(pid, "off", "cgroup"));
+	ASSERT_EQ(0, set_policy(INNER, "default"));
+	EXPECT_TRUE(has(pid, "eager", "cgroup"));
+	EXPECT_EQ(0, repl_check(pid));
+
+	/* Without the controller there, it belongs to the group above. */
+	ASSERT_EQ(0, set_policy(INNER, "off"));
+	ASSERT_EQ(0, put(GROUP, "cgroup.subtree_control", "-memory"));
+	EXPECT_TRUE(gets(pid, "eager", "cgroup"));
+	/* And what the group below had asked for has gone. */
+	ASSERT_EQ(0, put(GROUP, "cgroup.subtree_control", "+memory"));
+	EXPECT_STREQ("default", get(INNER, ""));
+	EXPECT_TRUE(has(pid, "eager", "cgroup"));
+}
+
+/* A group without the controller is part of the one above. */
+TEST_F(cgroup, groups_without_the_controller)
+{
+	pid_t pid;
+
+	ASSERT_EQ(0, mkdir(INNER, 0755));
+	pid = start(self->hold, INNER);
+	ASSERT_LT(0, pid);
+	ASSERT_EQ(0, set_policy(GROUP, "eager"));
+	EXPECT_TRUE(has(pid, "eager", "cgroup"));
+}
+
+static void *wait_for_end(void *hold)
+{
+	char byte;
+
+	return (void *)(long)read(*(int *)hold, &byte, 1);
+}
+
+/* Threads in groups of their own; the first one has exited. */
+TEST_F(cgroup, threaded_groups)
+{
+	pthread_t thread;
+	pid_t pid;
+
+	ASSERT_EQ(0, mkdir(INNER, 0755));
+	ASSERT_EQ(0, put(INNER, "cgroup.type", "threaded"));
+	/* So that it has no copies from where it was before. */
+	ASSERT_EQ(0, set_policy(GROUP, "off"));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		close(self->hold[1]);
+		repl_proc_write(getpid(), "default");
+		if (move(GROUP, getpid()) || put(INNER, "cgroup.threads", "0") ||
+		    pthread_create(&thread, NULL, wait_for_end, &self->hold[0]))
+			_exit(1);
+		pthread_exit(NULL);
+	}
+	for (int tries = 0; tries < 1000; tries++) {
+		char path[64], text[1024];
+
+		snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+		if (!repl_read_file(path, text, sizeof(text)) &&
+		    strstr(text, ") Z "))
+			break;
+		pause_ms(10);
+	}
+	ASSERT_EQ(0, set_policy(GROUP, "eager"));
+	/* A process whose leader has gone has no file: count its copies. */
+	EXPECT_LT(0, get_long(GROUP, ".current"));
+	ASSERT_EQ(0, set_policy(GROUP, "off"));
+	EXPECT_EQ(0, get_long(GROUP, ".current"));
+}
+
+TEST_F(cgroup, own_settings_come_first)
+{
+	pid_t pid = start(self->hold, GROUP), child;
+
+	ASSERT_LT(0, pid);
+	ASSERT_EQ(0, repl_proc_write(pid, "off"));
+	ASSERT_EQ(0, set_policy(GROUP, "eager all"));
+	EXPECT_TRUE(has(pid, "off", "proc"));
+	ASSERT_EQ(0, repl_proc_write(pid, self->eager_first));
+	ASSERT_EQ(0, set_policy(GROUP, "off"));
+	EXPECT_TRUE(has(pid, "eager", "proc"));
+	EXPECT_TRUE(on_nodes(pid, &self->first));
+	/* Until they are given up. */
+	ASSERT_EQ(0, repl_proc_write(pid, "default"));
+	EXPECT_TRUE(has(pid, "off", "cgroup"));
+	ASSERT_EQ(0, set_policy(GROUP, "eager all"));
+	EXPECT_TRUE(has(pid, "eager", "cgroup"));
+
+	/* They are inherited, as ever. */
+	child = fork();
+	ASSERT_LE(0, child);
+	if (!child) {
+		if (repl_set_off() || move(GROUP, getpid()))
+			_exit(1);
+		child = fork();
+		if (!child) {
+			pause_ms(100);
+			_exit(has(getpid(), "off", "inherited") ? 0 : 1);
+		}
+		_exit(repl_wait(child));
+	}
+	EXPECT_EQ(0, repl_wait(child));
+}
+
+/* The administrator's "off" is stronger; afterwards the group's is in force. */
+TEST_F(cgroup, switched_off_for_the_system)
+{
+	long mode = repl_read_long(MODE);
+	pid_t pid = start(self->hold, GROUP);
+
+	ASSERT_LT(0, pid);
+	ASSERT_EQ(0, set_policy(GROUP, "eager all"));
+	ASSERT_EQ(0, repl_write_long(MODE, 0));
+	EXPECT_TRUE(has(pid, "off", "cgroup"));
+	EXPECT_STREQ("off", get(GROUP, ".effective"));
+	EXPECT_ERRNO(EOPNOTSUPP, set_policy(GROUP, "eager 0"));
+	EXPECT_ERRNO(EOPNOTSUPP, set_policy(GROUP, "eager"));
+	EXPECT_STREQ("eager all", get(GROUP, ""));
+	EXPECT_EQ(0, repl_write_long(MODE, mode));
+	EXPECT_TRUE(has(pid, "eager", "cgroup"));
+	EXPECT_EQ(0, set_policy(GROUP, "off"));
+	EXPECT_EQ(0, set_policy(GROUP, "default"));
+}
+
+/* --- many at a time --- */
+
+/* Forks, lets children exec, and ends; each lives for a moment only. */
+static void storm(int hold[2])
+{
+	int i;
+
+	close(hold[1]);
+	repl_proc_write(getpid(), "default");
+	for (i = 0; i < 60; i++) {
+		pid_t pid = fork();
+
+		if (!pid) {
+			execl("/bin/true", "true", NULL);
+			_exit(1);
+		}
+		if (pid < 0 || repl_wait(pid))
+			_exit(1);
+	}
+	/* These stay. */
+	for (i = 0; i < 3; i++) {
+		if (!fork())
+			break;
+	}
+	live(hold);
+}
+
+/* The pids of a group; how many there are. */
+static int members(const char *group, pid_t *pids, int max)
+{
+	char path[256], text[8192], *at, *end;
+	int nr = 0;
+
+	snprintf(path, sizeof(path), "%s/cgroup.procs", group);
+	if (repl_read_file(path, text, sizeof(text)))
+		return 0;
+	for (at = text; nr < max; at = end) {
+		long pid = strtol(at, &end, 10);
+
+		if (end == at)
+			break;
+		pids[nr++] = pid;
+	}
+	return nr;
+}
+
+TEST_F(cgroup, nobody_is_missed)
+{
+	pid_t storms[4], pids[64];
+	bool busy = true;
+	int i, nr, flips, wrong = 0;
+
+	for (i = 0; i < 4; i++) {
+		storms[i] = fork();
+		ASSERT_LE(0, storms[i]);
+		if (!storms[i]) {
+			move(GROUP, getpid());
+			storm(self->hold);
+		}
+	}
+	for (flips = 0; busy && flips < 20000; flips++) {
+		ASSERT_EQ(0, set_policy(GROUP, flips % 3 == 0 ? "eager all" :
+					flips % 3 == 1 ? "off" : self->eager_first));
+		nr = members(GROUP, pids, ARRAY_SIZE(pids));
+		busy = nr < 16;
+	}
+	TH_LOG("%d changes", flips);
+	EXPECT_FALSE(busy);
+	ASSERT_EQ(0, set_policy(GROUP, "eager all"));
+	nr = members(GROUP, pids, ARRAY_SIZE(pids));
+	EXPECT_EQ(16, nr);
+	for (i = 0; i < nr; i++) {
+		if (!gets(pids[i], "eager", "cgroup") || repl_check(pids[i]))
+			wrong++;
+	}
+	EXPECT_EQ(0, wrong);
+	/* Those that are not ours to wait for end with the pipe. */
+}
+
+TEST_HARNESS_MAIN

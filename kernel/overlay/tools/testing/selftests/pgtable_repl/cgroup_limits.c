@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * memory.pgtable_repl.max and .current: a cgroup's copies are counted and stay
+ * within its limits; who may write what; nothing that can be written breaks
+ * anything. Root only; needs cgroup v2 with the memory controller.
+ */
+#include "pgtable_repl_group.h"
+
+#define TABLES		32
+
+/* One page under each of TABLES PTE tables, which lie on the first node. */
+static char *sparse(void)
+{
+	size_t len = TABLES * PMD_SIZE;
+	char *mem;
+	int i;
+
+	repl_pin(repl_topo.cpu[0]);
+	mem = repl_mmap_aligned(len, PMD_SIZE, RW, ANON | MAP_NORESERVE, -1);
+	if (mem == MAP_FAILED)
+		return NULL;
+	madvise(mem, len, MADV_NOHUGEPAGE);
+	for (i = 0; i < TABLES; i++)
+		repl_fill(mem + i * PMD_SIZE, PAGE, i + 1);
+	return mem;
+}
+
+/* A process in @group whose copies are all charged there. */
+static pid_t start_with_tables(int hold[2], const char *group)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		if (repl_set_off() || move(group, getpid()) || !sparse())
+			_exit(1);
+		live(hold);
+	}
+	if (pid > 0)
+		wait_until_it_lives(pid);
+	return pid;
+}
+
+/* Until @pid has @pages of copies or more, if @more, else less. */
+static bool copies_reach(pid_t pid, bool more, long pages)
+{
+	struct repl_status status;
+	int tries;
+
+	for (tries = 0; tries < 6000; tries++) {
+		if (!repl_status(pid, &status) &&
+		    (status.total_pages >= pages) == more)
+			return true;
+		pause_ms(10);
+	}
+	return false;
+}
+
+TEST_F(cgroup, limit)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN), full;
+	struct repl_status status;
+	char text[32];
+	pid_t pid;
+
+	ASSERT_EQ(0, set_policy(GROUP, "off"));
+	pid = start_with_tables(self->hold, GROUP);
+	ASSERT_LT(0, pid);
+	ASSERT_EQ(0, set_policy(GROUP, "eager"));
+	ASSERT_EQ(0, repl_status(pid, &status));
+	full = status.total_pages;
+	ASSERT_LT(TABLES, full);
+	/* Counted as they are, but for the second pages of roots. */
+	EXPECT_GE(full * (long)PAGE, get_long(GROUP, ".current"));
+	EXPECT_LE((full - repl_topo.nr) * (long)PAGE, get_long(GROUP, ".current"));
+
+	/* Lowered below what there is: it holds when the write returns. */
+	snprintf(text, sizeof(text), "%ld", full / 2 * PAGE);
+	ASSERT_EQ(0, put(GROUP, "memory.pgtable_repl.max", text));
+	EXPECT_STREQ(text, get(GROUP, ".max"));
+	EXPECT_GE((full / 2 + cpus) * (long)PAGE, get_long(GROUP, ".current"));
+	EXPECT_LT(0, get_long(GROUP, ".current"));
+	EXPECT_STRNE("refused 0", get(GROUP, ".stat"));
+	EXPECT_TRUE(has(pid, "eager", "cgroup"));
+	EXPECT_EQ(0, repl_check(pid));
+
+	ASSERT_EQ(0, put(GROUP, "memory.pgtable_repl.max", "0"));
+	EXPECT_EQ(0, get_long(GROUP, ".current"));
+	EXPECT_TRUE(has(pid, "eager", "cgroup"));
+	EXPECT_EQ(0, repl_check(pid));
+
+	/* Raised: the copies are there when the write returns. */
+	ASSERT_EQ(0, put(GROUP, "memory.pgtable_repl.max", "1G"));
+	EXPECT_STREQ("1073741824", get(GROUP, ".max"));
+	ASSERT_EQ(0, repl_status(pid, &status));
+	EXPECT_EQ(full, status.total_pages);
+	ASSERT_EQ(0, put(GROUP, "memory.pgtable_repl.max", "max"));
+	EXPECT_STREQ("max", get(GROUP, ".max"));
+	EXPECT_EQ(0, repl_check(pid));
+}
+
+/* The limit of a group holds for those below; who ends makes room for others. */
+TEST_F(cgroup, limit_is_shared)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	char text[32];
+	long full;
+	pid_t a, b;
+
+	ASSERT_EQ(0, put(GROUP, "cgroup.subtree_control", "+memory"));
+	ASSERT_EQ(0, mkdir(INNER, 0755));
+	ASSERT_EQ(0, set_policy(GROUP, "eager"));
+	a = start_with_tables(self->hold, INNER);
+	ASSERT_LT(0, a);
+	ASSERT_TRUE(copies_reach(a, true, TABLES));
+	full = get_long(GROUP, ".current") / PAGE;
+	EXPECT_LT(TABLES, full);
+	snprintf(text, sizeof(text), "%ld", (full + 8) * PAGE);
+	ASSERT_EQ(0, put(GROUP, "memory.pgtable_repl.max", text));
+
+	b = start_with_tables(self->hold, INNER);
+	ASSERT_LT(0, b);
+	EXPECT_TRUE(has(b, "eager", "cgroup"));
+	EXPECT_GE((full + 8 + cpus) * (long)PAGE, get_long(GROUP, ".current"));
+	EXPECT_EQ(0, repl_check(b));
+	/* The second gets the room of the first, by itself. */
+	kill(a, SIGKILL);
+	EXPECT_EQ(128 + SIGKILL, repl_wait(a));
+	EXPECT_TRUE(copies_reach(b, true, TABLES));
+	EXPECT_EQ(0, repl_check(b));
+}
+
+/* Everything that was counted is given back. */
+TEST_F(cgroup, counts_return_to_zero)
+{
+	int cpu, tries, cpus = sysconf(_SC_NPROCESSORS_CONF);
+	pid_t pid;
+
+	ASSERT_EQ(0, set_policy(GROUP, "eager"));
+	pid = start_with_tables(self->hold, GROUP);
+	ASSERT_LT(0, pid);
+	EXPECT_TRUE(has(pid, "eager", "cgroup"));
+	EXPECT_LT(0, get_long(GROUP, ".current"));
+	kill(pid, SIGKILL);
+	EXPECT_EQ(128 + SIGKILL, repl_wait(pid));
+	/* Roots stay until the CPUs have left the address space. */
+	for (cpu = 0; cpu < cpus; cpu++) {
+		repl_pin(cpu);
+		pause_ms(10);
+	}
+	for (tries = 0; tries < 1000 && get_long(GROUP, ".current"); tries++)
+		pause_ms(10);
+	EXPECT_EQ(0, get_long(GROUP, ".current"));
+}
+
+TEST_F(cgroup, refuses_what_it_does_not_know)
+{
+	static const char *const bad[] = {
+		"on", "lazy", "eagerly", "eager 0-", "eager ,", "eager x",
+		"off 0", "default 0", "eager -1", "eager 1-0", "eager 99999",
+		"0", "\n", " ", "eager all all", "max", "none",
+	};
+	static const char *const bad_max[] = {
+		"-1", "x", "12x", "maximum", "1 2", "max 1",
+	};
+	struct repl_mask all = repl_mask_all(), possible;
+	char text[64];
+	size_t i;
+	int node;
+
+	ASSERT_EQ(0, set_policy(GROUP, self->eager_first));
+	for (i = 0; i < ARRAY_SIZE(bad); i++) {
+		EXPECT_ERRNO(EINVAL, set_policy(GROUP, bad[i]));
+		if (errno != EINVAL)
+			TH_LOG("written: '%s'", bad[i]);
+	}
+	EXPECT_STREQ(self->eager_first, get(GROUP, ""));
+	for (i = 0; i < ARRAY_SIZE(bad_max); i++) {
+		EXPECT_ERRNO(EINVAL, put(GROUP, "memory.pgtable_repl.max", bad_max[i]));
+		if (errno != EINVAL)
+			TH_LOG("written: '%s'", bad_max[i]);
+	}
+	EXPECT_STREQ("max", get(GROUP, ".max"));
+
+	snprintf(text, sizeof(text), "eager %d", repl_topo.nr_possible);
+	EXPECT_ERRNO(EINVAL, set_policy(GROUP, text));
+	ASSERT_EQ(0, repl_read_list("/sys/devices/system/node/possible", &possible));
+	for (node = 0; node < repl_topo.nr_possible; node++) {
+		if (!repl_mask_has(&possible, node) || repl_mask_has(&all, node))
+			continue;
+		snprintf(text, sizeof(text), "eager %d", node);
+		EXPECT_ERRNO(ENODEV, set_policy(GROUP, text));
+	}
+	EXPECT_STREQ(self->eager_first, get(GROUP, ""));
+}
+
+/* Who has been given a group may ask for anything below the limits above. */
+TEST_F(cgroup, delegated)
+{
+	pid_t pid;
+
+	ASSERT_EQ(0, put(GROUP, "cgroup.subtree_control", "+memory"));
+	ASSERT_EQ(0, put(GROUP, "memory.pgtable_repl.max", "16384"));
+	ASSERT_EQ(0, mkdir(INNER, 0755));
+	ASSERT_EQ(0, chown(INNER "/memory.pgtable_repl", NOBODY, NOBODY));
+	ASSERT_EQ(0, chown(INNER "/memory.pgtable_repl.max", NOBODY, NOBODY));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		if (move(INNER, getpid()) ||
+		    setresgid(NOBODY, NOBODY, NOBODY) ||
+		    setresuid(NOBODY, NOBODY, NOBODY))
+			_exit(1);
+		prctl(PR_SET_DUMPABLE, 1);
+		repl_proc_write(getpid(), "default");
+		if (!set_policy(GROUP, "eager") || errno != EACCES)
+			_exit(2);
+		if (!put(GROUP, "memory.pgtable_repl.max", "max") || errno != EACCES)
+			_exit(3);
+		if (put(INNER, "memory.pgtable_repl.max", "max") ||
+		    set_policy(INNER, "eager"))
+			_exit(4);
+		if (!has(getpid(), "eager", "cgroup") || !sparse())
+			_exit(5);
+		if (get_long(GROUP, ".current") >
+		    16384 + sysconf(_SC_NPROCESSORS_ONLN) * (long)PAGE)
+			_exit(6);
+		_exit(0);
+	}
+	EXPECT_EQ(0, repl_wait(pid));
+}
+
+/* --- fuzz --- */
+
+static uint64_t seed = 0x5eed;
+
+static unsigned int any(unsigned int below)
+{
+	seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
+	return (seed >> 33) % below;
+}
+
+/* Words that the files know, numbers, and any bytes. */
+static void any_text(char *text, size_t size)
+{
+	static const char *const words[] = {
+		"eager", "off", "default", "all", "max", "0", "1", "0-3", "2-",
+		",", "-1", "63", "64", "4096", "99999999999999999999", "0-1,3",
+		"N", "all:1/2", "\t", "\n", "1K", "0x10", "1G",
+	};
+	size_t used = 0;
+	int i, parts = any(5);
+
+	for (i = 0; i < parts && used < size - 64; i++) {
+		if (any(8))
+			used += snprintf(text + used, size - used, "%s%s",
+					 words[any(ARRAY_SIZE(words))],
+					 any(4) ? " " : "");
+		else
+			text[used++] = 1 + any(255);
+	}
+	text[used] = '\0';
+}
+
+TEST_F(cgroup, fuzz)
+{
+	static const char *const files[] = {
+		"memory.pgtable_repl", "memory.pgtable_repl.max",
+		"memory.pgtable_repl.effective", "memory.pgtable_repl.current",
+		"memory.pgtable_repl.stat",
+	};
+	pid_t pid = start(self->hold, GROUP);
+	unsigned long mask[4];
+	char text[512];
+	int i, taken = 0;
+
+	ASSERT_LT(0, pid);
+	ASSERT_EQ(0, repl_proc_write(getpid(), "default"));
+	ASSERT_EQ(0, move(GROUP, getpid()));
+	for (i = 0; i < 3000; i++) {
+		any_text(text, sizeof(text));
+		switch (any(5)) {
+		case 0:
+			taken += !repl_proc_write(any(2) ? pid : getpid(), text);
+			break;
+		case 1:
+			mask[0] = any(32);
+			mask[1] = any(8) ? 0 : any(1000);
+			repl_prctl(any(2) ? PR_SET_PGTABLE_REPL : PR_GET_PGTABLE_REPL,
+				   any(4), any(4) ? mask : any(2) ? NULL : (void *)8UL,
+				   any(4) ? 64 : any(1 << 20), any(8) ? 0 : any(1000));
+			break;
+		default:
+			taken += !put(GROUP, files[any(ARRAY_SIZE(files))], text);
+		}
+	}
+	TH_LOG("%d of 3000 taken", taken);
+	EXPECT_EQ(0, repl_check(pid));
+	EXPECT_EQ(0, repl_check(getpid()));
+	EXPECT_EQ(0, move(ROOT, getpid()));
+	EXPECT_EQ(0, put(GROUP, "memory.pgtable_repl.max", "max"));
+	EXPECT_EQ(0, set_policy(GROUP, "off"));
+	EXPECT_EQ(0, repl_proc_write(pid, "default"));
+	EXPECT_TRUE(has(pid, "off", "cgroup"));
+}
+
+TEST_HARNESS_MAIN
