@@ -13,7 +13,7 @@ set -euo pipefail
 cd "$ROOT"
 
 stages=(format clippy shellcheck rust library checkpatch kernel kernel-debug
-	selftests-build module lab vm-release vm-isolated vm-debug kunit)
+	selftests-build module lab vm-plugin vm-release vm-isolated vm-debug kunit)
 # Run when they are named.
 on_demand=(kernel-stock mm soak)
 logs=$BUILD/test
@@ -111,6 +111,18 @@ stage_lab() {
 	SPINDLE_TEST_KERNEL=ours cargo test -p spindle-lab --features vm-tests --locked \
 		--test vm -- --test-threads=2 || status=$?
 	cargo_counts "$logs/lab.log"
+	return $status
+}
+
+# The QEMU plugin: the lens and the counts of spindle bench, in short-lived VMs.
+stage_vm-plugin() {
+	local status=0 only=()
+	# What compares kernels needs the stock one, which is built on demand.
+	[ -e "$BUILD/kernel-stock/arch/x86/boot/bzImage" ] || only=(--skip copies_show_as_stores)
+	SPINDLE_TEST_KERNEL=ours cargo test -p spindle-lab --features vm-tests --locked \
+		--test lens || status=$?
+	cargo test -p spindle-bench --features vm-tests --locked --test vm -- "${only[@]}" || status=$?
+	cargo_counts "$logs/vm-plugin.log"
 	return $status
 }
 

@@ -3,9 +3,10 @@
 //!
 //! Three rules turn latencies into cycles:
 //!
-//! 1. An access issues `base * work` cycles after the one before, but not
-//!    before the access `window` places earlier has retired; if its address
-//!    depends on the previous load, not before that value is there.
+//! 1. An access enters the window `base * work` cycles after the one before,
+//!    but not before the access `window` places earlier has retired. It issues
+//!    at once, or, if its address depends on the previous load, when that
+//!    value is there; those behind it do not wait for it.
 //! 2. A walk occupies a walker for its whole latency. With one walker, walks
 //!    do not overlap each other; they do overlap with data misses.
 //! 3. Accesses retire in order, each no earlier than its walk and then its
@@ -124,12 +125,13 @@ impl Pipe {
             self.carry -= 1.0;
         }
         let slot = (self.count + RING - window.clamp(1, RING)) % RING;
-        let mut at = (self.issue + work).max(self.ring[slot]);
-        if a.dependent {
-            at = at.max(self.ready + work);
-        }
+        let at = (self.issue + work).max(self.ring[slot]);
         self.issue = at;
-        at
+        if a.dependent {
+            at.max(self.ready + work)
+        } else {
+            at
+        }
     }
 
     /// Retires the access whose walk (if any, of `walk` cycles) ends at
@@ -148,5 +150,25 @@ impl Pipe {
         let waited = if walk > 0.0 { start - issue } else { 0.0 };
         let dt_walk = (step - dt_data).min(waited);
         (dt_data, dt_walk, step - dt_data - dt_walk)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_depends_waits_for_a_load() {
+        let pace = Pace {
+            base: 10.0,
+            window: 8.0,
+        };
+        let mut p = Pipe::new(0, 0, pace);
+        let first = p.issue(Access::load(0));
+        p.retire(first, first, 0.0, 300.0);
+        let chased = p.issue(Access::chase(0));
+        assert_eq!(chased, 10.0 + 300.0 + 10.0, "value, then work");
+        p.retire(chased, chased, 0.0, 300.0);
+        assert_eq!(p.issue(Access::load(0)), 30.0);
     }
 }

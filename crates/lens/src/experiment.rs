@@ -94,78 +94,58 @@ pub fn run(
 
 /// Least cycles of computation per unit of work that a fit may assign.
 pub const MIN_BASE: f64 = 1.0;
+/// Most, as a multiple of what the generator says.
+const MAX_BASE: f64 = 200.0;
 /// Widest window that a fit may assign: line-fill buffers of a core.
 pub const MAX_WINDOW: f64 = 12.0;
+
+/// The pace at `effort` from 0 to 3: the one scale that [`fit_pace`] moves on.
+///
+/// From 0 to 1 the base rises from [`MIN_BASE`] to the generator's at the
+/// widest window, from 1 to 2 the window narrows until nothing overlaps, and
+/// from 2 on the base rises further. Each step leaves less of the time to
+/// walks.
+fn pace_at(effort: f64, default_base: f64) -> Pace {
+    let between = |a: f64, b: f64, x: f64| a * (b / a).powf(x.clamp(0.0, 1.0));
+    let base = if effort < 1.0 {
+        between(MIN_BASE, default_base, effort)
+    } else {
+        between(default_base, default_base * MAX_BASE, effort - 2.0)
+    };
+    Pace {
+        base,
+        window: between(MAX_WINDOW, 1.0, effort - 1.0),
+    }
+}
 
 /// The workload's own constant from its one all-local run.
 ///
 /// A measured run gives one number that does not depend on the length of the
-/// run: the share of cycles in which a walker was active. The fit raises
-/// `base` until the model has that share. If even the least base leaves the
-/// share too low (the model thinks data are waited for too long), it widens
-/// the window instead. It never touches more than one of the two, nor
-/// anything else.
+/// run: the share of cycles in which a walker was active. What differs
+/// between programs is how many of their accesses are in flight together, so
+/// the window is fitted to that share, at the generator's own base. Where no
+/// window from 1 to [`MAX_WINDOW`] has it, the base makes up for the rest.
 pub fn fit_pace(m: &Machine, w: &Workload, setup: &Setup, share: f64, budget: Budget) -> Pace {
-    let window = m.core.window;
-    let at = |pace: Pace| run(m, w, setup, pace, budget, 1).walk_share();
-    let floor = Pace {
-        base: MIN_BASE,
-        window,
+    let at = |effort: f64| {
+        let pace = pace_at(effort, w.default_base);
+        run(m, w, setup, pace, budget, 1).walk_share()
     };
-    let least = at(floor);
-    if least > share {
-        // The reciprocal of the share is all but linear in base.
-        let (mut b0, mut r0) = (floor.base, 1.0 / least);
-        let mut pace = Pace { base: 20.0, window };
-        for _ in 0..5 {
-            let r1 = 1.0 / at(pace);
-            if (r1 * share - 1.0).abs() < 0.005 {
-                break;
-            }
-            let slope = (r1 - r0) / (pace.base - b0);
-            // Where base hides behind walks it has no effect yet: reach out.
-            let next = if slope > 1e-6 {
-                pace.base + (1.0 / share - r1) / slope
-            } else {
-                pace.base * 4.0
-            };
-            (b0, r0) = (pace.base, r1);
-            pace.base = next.clamp(MIN_BASE, 4.0 * pace.base + 40.0);
-            if (pace.base - b0).abs() < 0.05 {
-                break;
-            }
-        }
-        return pace;
-    }
-    if least > 0.9 * share {
-        // As near as the model's own error: leave the machine's window.
-        return floor;
-    }
-    let (mut lo, mut hi) = (window, MAX_WINDOW);
-    if at(Pace {
-        base: MIN_BASE,
-        window: hi,
-    }) < share
-    {
-        return Pace {
-            base: MIN_BASE,
-            window: hi,
-        };
-    }
-    for _ in 0..5 {
+    let (mut lo, mut hi) = match at(2.0) {
+        serial if serial > share => (2.0, 3.0),
+        _ if at(1.0) < share => (0.0, 1.0),
+        _ => (1.0, 2.0),
+    };
+    for _ in 0..7 {
         let middle = (lo + hi) / 2.0;
-        if at(Pace {
-            base: MIN_BASE,
-            window: middle,
-        }) < share
-        {
+        let got = at(middle);
+        if (got / share - 1.0).abs() < 0.003 {
+            return pace_at(middle, w.default_base);
+        }
+        if got > share {
             lo = middle;
         } else {
             hi = middle;
         }
     }
-    Pace {
-        base: MIN_BASE,
-        window: (lo + hi) / 2.0,
-    }
+    pace_at((lo + hi) / 2.0, w.default_base)
 }

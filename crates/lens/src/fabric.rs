@@ -16,8 +16,7 @@ pub(crate) struct CoreParts<P: Parts> {
     pub nested_cache: P::WalkCache,
     pub nested_tlb: P::NestedTlb,
     pub private: P::Private,
-    /// When each walker is free again.
-    pub walkers: Vec<f64>,
+    pub walkers: Walkers,
 }
 
 impl<P: Parts> CoreParts<P> {
@@ -28,8 +27,82 @@ impl<P: Parts> CoreParts<P> {
             nested_cache: P::nested_walk_cache(m),
             nested_tlb: P::nested_tlb(m),
             private: P::private(m),
-            walkers: vec![0.0; m.walker.walkers],
+            walkers: Walkers::new(m.walker.walkers),
         }
+    }
+}
+
+/// The page walkers of a core, as the times at which they are busy.
+///
+/// Accesses come in program order, but one that waits for a load leaves its
+/// walker idle until then, and a younger one may walk first. The latest idle
+/// stretches before a booking are therefore remembered.
+pub(crate) struct Walkers {
+    /// When each is free for good.
+    free: Vec<f64>,
+    /// Idle stretches before that, as (from, to); a ring.
+    gaps: [(f64, f64); GAPS],
+    next: usize,
+}
+
+/// Idle stretches remembered: as many as accesses that wait at once.
+const GAPS: usize = 8;
+
+impl Walkers {
+    fn new(n: usize) -> Self {
+        Walkers {
+            free: vec![0.0; n],
+            gaps: [(0.0, 0.0); GAPS],
+            next: 0,
+        }
+    }
+
+    fn remember(&mut self, from: f64, to: f64) {
+        self.gaps[self.next] = (from, to);
+        self.next = (self.next + 1) % GAPS;
+    }
+
+    /// Books the walker that can end first for `walk` cycles from `issue` or
+    /// later, and the `turnaround` that it needs afterwards. Returns when the
+    /// walk ends.
+    #[inline(always)]
+    pub fn book(&mut self, issue: f64, walk: f64, turnaround: f64) -> f64 {
+        let mut w = 0;
+        for i in 1..self.free.len() {
+            if self.free[i] < self.free[w] {
+                w = i;
+            }
+        }
+        let free = self.free[w];
+        if issue < free
+            && let Some(end) = self.fill_gap(issue, walk, turnaround, free)
+        {
+            return end;
+        }
+        if issue > free {
+            self.remember(free, issue);
+        }
+        let end = free.max(issue) + walk;
+        self.free[w] = end + turnaround;
+        end
+    }
+
+    /// Puts the walk into an idle stretch if one that starts before `free`
+    /// takes it whole.
+    #[inline]
+    fn fill_gap(&mut self, issue: f64, walk: f64, turnaround: f64, free: f64) -> Option<f64> {
+        let takes = |g: &(f64, f64)| g.0.max(issue) + walk + turnaround <= g.1;
+        let best = (0..GAPS)
+            .filter(|&i| takes(&self.gaps[i]) && self.gaps[i].0 < free)
+            .min_by(|&a, &b| self.gaps[a].0.total_cmp(&self.gaps[b].0))?;
+        let (from, to) = self.gaps[best];
+        let start = from.max(issue);
+        let end = start + walk;
+        self.gaps[best] = (end + turnaround, to);
+        if start > from {
+            self.remember(from, start);
+        }
+        Some(end)
     }
 }
 
@@ -107,16 +180,9 @@ impl<P: Parts> Fabric<P> {
     /// Books the walker that is free first; returns when the walk ends.
     #[inline(always)]
     pub fn occupy_walker(&mut self, core: usize, issue: f64, walk: f64) -> f64 {
-        let walkers = &mut self.cores[core].walkers;
-        let mut w = 0;
-        for i in 1..walkers.len() {
-            if walkers[i] < walkers[w] {
-                w = i;
-            }
-        }
-        let end = walkers[w].max(issue) + walk;
-        walkers[w] = end + self.costs.turnaround;
-        end
+        self.cores[core]
+            .walkers
+            .book(issue, walk, self.costs.turnaround)
     }
 
     /// Reads or writes `line`, whose home is asked for only when no cache of
@@ -180,5 +246,30 @@ impl<P: Parts> Fabric<P> {
             return self.memory.forward(node, home);
         }
         self.memory.read(node, home)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Walkers;
+
+    #[test]
+    fn a_walk_that_waits_leaves_its_walker_to_younger_ones() {
+        let mut w = Walkers::new(1);
+        assert_eq!(w.book(0.0, 100.0, 10.0), 100.0);
+        // Waits for a load until 500: the walker idles from 110.
+        assert_eq!(w.book(500.0, 100.0, 10.0), 600.0);
+        assert_eq!(w.book(120.0, 100.0, 10.0), 220.0);
+        // 230 to 500 is left, and from 110 to 120 there is no room.
+        assert_eq!(w.book(0.0, 200.0, 10.0), 430.0);
+        assert_eq!(w.book(0.0, 200.0, 10.0), 810.0);
+    }
+
+    #[test]
+    fn walkers_work_side_by_side() {
+        let mut w = Walkers::new(2);
+        assert_eq!(w.book(0.0, 100.0, 0.0), 100.0);
+        assert_eq!(w.book(0.0, 100.0, 0.0), 100.0);
+        assert_eq!(w.book(0.0, 100.0, 0.0), 200.0);
     }
 }

@@ -81,6 +81,37 @@ pub enum TablePolicy {
     Replicated,
     /// Moved to where most of their children are (vMitosis).
     Migrated,
+    /// As found on a running system: this share of them on each node.
+    Found(Shares),
+}
+
+/// Shares of table pages by node, of up to 64 nodes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Shares {
+    /// Sums up to and with each node, of 2^16 - 1.
+    upto: [u16; 64],
+}
+
+impl Shares {
+    /// From counts by node; `None` if there are none, or more than 64 nodes.
+    pub fn of(counts: &[u64]) -> Option<Self> {
+        let all: u64 = counts.iter().sum();
+        if all == 0 || counts.len() > 64 {
+            return None;
+        }
+        let mut upto = [u16::MAX; 64];
+        let mut sum = 0;
+        for (u, c) in upto.iter_mut().zip(counts) {
+            sum += c;
+            *u = (sum as f64 / all as f64 * f64::from(u16::MAX)).round() as u16;
+        }
+        Some(Shares { upto })
+    }
+
+    fn node(&self, x: u64) -> usize {
+        let at = (mix(x ^ (0x666f << 40)) >> 48) as u16;
+        self.upto.iter().position(|&u| at < u).unwrap_or(0)
+    }
 }
 
 /// Policy for page sizes.
@@ -372,6 +403,7 @@ impl Layout {
                 };
             }
             TablePolicy::Fixed(n) => n,
+            TablePolicy::Found(shares) => shares.node(addr >> (12 + 9 * level)),
             TablePolicy::Random => scatter(addr >> (12 + 9 * level), 0x726e, self.nodes),
             TablePolicy::Stock | TablePolicy::Migrated => self.stock_table(policy, level, addr),
         };
@@ -539,6 +571,20 @@ mod tests {
         let l = mk(TablePolicy::Fixed(2));
         assert_eq!(l.remote_leaf_share(2), 0.0);
         assert_eq!(l.remote_leaf_share(0), 1.0);
+    }
+
+    #[test]
+    fn tables_found_somewhere_lie_there() {
+        let specs = [spec(Init::Scatter, 64)];
+        let found = Shares::of(&[10, 0, 60, 30]).unwrap();
+        let p = native(FIRST_TOUCH, TablePolicy::Found(found));
+        let l = Layout::new(&specs, 4, Bytes::gib(128), p);
+        let n = shares(&l, |va| l.table_home(Dim::Guest, 1, va, 0).node);
+        for (have, want) in n.iter().zip([0.1, 0.0, 0.6, 0.3]) {
+            assert!((have - want).abs() < 0.02, "{n:?}");
+        }
+        assert!((l.remote_leaf_share(2) - 0.4).abs() < 0.02);
+        assert_eq!(Shares::of(&[0, 0]), None);
     }
 
     #[test]

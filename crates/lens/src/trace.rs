@@ -270,8 +270,8 @@ mod tests {
         let mut recorder = Recorder::new(Vec::new()).unwrap();
         let mut rng = Rng::new(3);
         for (t, list) in want.iter_mut().enumerate() {
-            w.source(&[1 << 40, 2 << 40, 3 << 40, 4 << 40], 1, t)
-                .fill(list);
+            let starts: Vec<u64> = (1..=w.regions.len() as u64).map(|i| i << 40).collect();
+            w.source(&starts, 1, t).fill(list);
             list.push(Access::load(u64::MAX).with_work(9));
             list.push(Access::store(0));
         }

@@ -6,7 +6,10 @@ use std::{
     io::{self, Write},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use spindle_lab::{Job, Kernel, Plugin, Vm, build_dir};
@@ -90,8 +93,11 @@ impl Sample {
 pub fn install() -> Result<PathBuf, Error> {
     let dir = build_dir().join("bench");
     let path = dir.join("vmops");
-    let fresh = dir.join(format!("vmops.{}", std::process::id()));
-    // Renamed into place: another run may be reading it.
+    // Renamed into place: another run may be reading it. Each call has a file
+    // of its own: threads of one process install it side by side.
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    let call = CALLS.fetch_add(1, Ordering::Relaxed);
+    let fresh = dir.join(format!("vmops.{}.{call}", std::process::id()));
     fs::create_dir_all(&dir)
         .and_then(|()| fs::write(&fresh, PROGRAM))
         .and_then(|()| fs::set_permissions(&fresh, fs::Permissions::from_mode(0o755)))

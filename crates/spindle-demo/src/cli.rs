@@ -18,6 +18,7 @@ use spindle_lab::{End, Job, Kernel, NodeSpec, Outcome, Size, Vm, VmConfig};
 use crate::{
     guest::{self, Plan},
     model::{Event, Run},
+    modelled::modelled,
     narrate::Narrator,
     report,
     screen::Screen,
@@ -111,7 +112,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
     let mut narrator = Narrator::new(Screen::stdout());
     narrator.title(args.nodes as usize);
-    let (run, outcome, narrator) = follow(&config, args.driver()?, narrator)?;
+    let (mut run, outcome, narrator) = follow(&config, args.driver()?, narrator)?;
+    run.modelled = modelled(&run);
 
     let page = write_reports(&run, &output)?;
     narrator.end(&format!(

@@ -75,6 +75,7 @@ pub fn run() -> Run {
             allocated: 700,
             freed: 700,
         }),
+        modelled: None,
         load: Some(load()),
         failure: None,
         finished: true,

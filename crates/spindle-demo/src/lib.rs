@@ -13,6 +13,7 @@ mod cli;
 mod fixture;
 mod guest;
 mod model;
+mod modelled;
 mod narrate;
 mod number;
 mod report;

@@ -182,6 +182,20 @@ pub struct Load {
     pub rate_step: f64,
 }
 
+/// What a request to a large server costs whose tables lie as this run's do:
+/// computed by the lens, not measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Modelled {
+    /// Name of the modelled machine.
+    pub machine: String,
+    /// Size of the modelled server.
+    pub bytes: u64,
+    /// Cycles of a GET with tables as they were before...
+    pub before: f64,
+    /// ... and with a copy on every node.
+    pub replicated: f64,
+}
+
 /// What the driver tells.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -225,6 +239,7 @@ pub struct Run {
     pub switches: Vec<Switch>,
     pub checks: Vec<Check>,
     pub leftover: Option<Leftover>,
+    pub modelled: Option<Modelled>,
     pub load: Option<Load>,
     pub failure: Option<String>,
     pub finished: bool,

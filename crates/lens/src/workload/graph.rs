@@ -78,7 +78,9 @@ pub(super) fn graph500(s: Scenario) -> Workload {
                 Init::Single,
                 Backing::Mapped,
             ),
-            region("parents", vertices * 8, Init::Parallel, Backing::Mapped),
+            // One thread prepares the search, so first touch leaves what all
+            // threads use at random on one node (Mitosis, section 3.1).
+            region("parents", vertices * 8, Init::Single, Backing::Mapped),
         ],
         default_base: 4.0,
         make: Box::new(move |at, rng| {

@@ -169,27 +169,35 @@ pub(super) fn xsbench(s: Scenario) -> Workload {
 /// locations against all their neighbours', perhaps swap.
 ///
 /// Elements are one large vector, locations a vector of rows, and each
-/// element's fan-in and fan-out lists are small heap blocks.
+/// element's fan-in and fan-out lists are small heap blocks: the first made
+/// when the element is read, the second grown whenever another element names
+/// it, so that the two lie far apart.
 struct Canneal {
     elements: u64,
     locations: u64,
-    lists: u64,
+    lists: [u64; 2],
     count: u64,
     rng: Rng,
 }
 
 /// Bytes of an element: two vectors, a location pointer, a name.
 const ELEMENT: u64 = 88;
-/// Bytes of the two neighbour lists on the heap: vectors of five pointers
-/// have grown to eight, with the allocator's header.
-const LISTS: u64 = 160;
+/// Bytes of a neighbour list on the heap: a vector of five pointers has grown
+/// to eight, with the allocator's header.
+const LIST: u64 = 80;
 const NEIGHBOURS: u64 = 5;
 
 impl Canneal {
     fn price(&mut self, e: u64, out: &mut Vec<Access>) {
         out.push(Access::load(self.elements + e * ELEMENT));
         for list in 0..2 {
-            out.push(Access::chase(self.lists + e * LISTS + list * LISTS / 2));
+            // Fan-out lists lie in the order in which they were completed.
+            let slot = if list == 0 {
+                e
+            } else {
+                place(e, 98, self.count)
+            };
+            out.push(Access::chase(self.lists[list as usize] + slot * LIST));
             for i in 0..NEIGHBOURS {
                 let n = place(e, i + 8 * list + 1, self.count);
                 out.push(Access::load(self.elements + n * ELEMENT + 48));
@@ -229,14 +237,15 @@ pub(super) fn canneal(s: Scenario) -> Workload {
             // threshold for a mapping of its own.
             region("locations", count * 8, Init::Single, ARENA),
             region("cold names", names, Init::Single, ARENA),
-            region("neighbour lists", count * LISTS, Init::Single, ARENA),
+            region("fan-in lists", count * LIST, Init::Single, ARENA),
+            region("fan-out lists", count * LIST, Init::Single, ARENA),
         ],
         default_base: 10.0,
         make: Box::new(move |at, rng| {
             Box::new(Canneal {
                 elements: at[0],
                 locations: at[1],
-                lists: at[3],
+                lists: [at[3], at[4]],
                 count,
                 rng,
             })

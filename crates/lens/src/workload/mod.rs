@@ -60,6 +60,20 @@ impl Workload {
         (self.make)(starts, Rng::new(mix(seed) ^ mix(thread as u64 + 1)))
     }
 
+    /// Mean accesses of an operation: of a request, for a server.
+    pub fn accesses_per_operation(&self) -> f64 {
+        const SAMPLE: u32 = 10_000;
+        let starts: Vec<u64> = (1..=self.regions.len() as u64).map(|i| i << 44).collect();
+        let (mut source, mut out) = (self.source(&starts, 1, 0), Vec::new());
+        let mut all = 0;
+        for _ in 0..SAMPLE {
+            out.clear();
+            source.fill(&mut out);
+            all += out.len();
+        }
+        all as f64 / f64::from(SAMPLE)
+    }
+
     /// Bytes of all regions.
     pub fn bytes(&self) -> Bytes {
         Bytes(self.regions.iter().map(|r| r.bytes.0).sum())
@@ -191,6 +205,12 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_get_looks_at_three_places_and_every_other_time_at_a_fourth() {
+        let w = workload("Memcached", Scenario::Wide).unwrap();
+        assert!((w.accesses_per_operation() - 3.5).abs() < 0.05);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::{kind_of_numbers, stage_name, waits};
 use crate::{
-    model::{Run, Stage, View},
+    model::{Modelled, Run, Stage, View},
     number::{count, percent, plural, size, time},
     verdict::{Finding, passed, verdicts},
 };
@@ -25,6 +25,11 @@ pub fn summary(run: &Run) -> String {
     kernel(run, &mut text);
     if let Some(kind) = kind_of_numbers(run) {
         let _ = writeln!(text, "{:9}{kind}\n", "measured");
+    }
+    if let Some(modelled) = &run.modelled {
+        // Beside the measured, and not among it.
+        text.truncate(text.trim_end().len());
+        let _ = writeln!(text, "\n{}\n", modelled_lines(modelled));
     }
     text += &verdict(run);
     text
@@ -112,6 +117,21 @@ fn kernel(run: &Run, text: &mut String) {
     }
 }
 
+/// Two lines, the second with what the first stands for.
+fn modelled_lines(m: &Modelled) -> String {
+    format!(
+        "{:9}{} cycles a request before, {} with a copy on every node ({:+.0} %): the lens'\n\
+         {:9}estimate for {} on {}, tables placed as here",
+        "modelled",
+        count(m.before.round() as u64),
+        count(m.replicated.round() as u64),
+        (m.replicated / m.before - 1.0) * 100.0,
+        "",
+        size(m.bytes),
+        m.machine,
+    )
+}
+
 fn verdict(run: &Run) -> String {
     if passed(run) {
         return "PASSED\n".into();
@@ -158,6 +178,26 @@ mod tests {
             assert!(line.chars().count() <= 90, "{line}");
         }
         assert!(text.ends_with("PASSED\n"));
+    }
+
+    #[test]
+    fn what_is_modelled_is_labelled() {
+        let mut run = run();
+        assert!(!summary(&run).contains("modelled"));
+        run.modelled = Some(Modelled {
+            machine: "a server".into(),
+            bytes: 363 << 30,
+            before: 4000.0,
+            replicated: 3400.0,
+        });
+        let text = summary(&run);
+        let line =
+            "modelled 4,000 cycles a request before, 3,400 with a copy on every node (-15 %)";
+        assert!(text.contains(line), "{text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 90),
+            "{text}"
+        );
     }
 
     #[test]
