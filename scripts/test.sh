@@ -141,7 +141,8 @@ selftests_in_vm() {
 	return "$status"
 }
 
-stage_vm-release() { selftests_in_vm vm-release ours 900; }
+# With 320 MiB of node 2 as persistent memory.
+stage_vm-release() { selftests_in_vm vm-release ours 900 --append 'memmap=320M!0x120000000'; }
 
 # Roots of two pages, tables of five levels, every process replicated.
 stage_vm-isolated() {
