@@ -40,8 +40,15 @@ static inline bool pte_table_has_copies(pte_t *ptep)
 #define set_ptes_single			set_ptes
 #define ptep_modify_prot_start_copied	ptep_modify_prot_start
 #define ptep_modify_prot_commit_copied	ptep_modify_prot_commit
-#define wrprotect_ptes_copied		wrprotect_ptes
+#define wrprotect_ptes_copied(mm, addr, ptep, nr, complete)	\
+	wrprotect_ptes(mm, addr, ptep, nr)
 #define set_ptes_copied			set_ptes
+
+/* Whether copies of @pte can have no accessed or dirty bit that it lacks. */
+static inline bool pte_is_complete(pte_t pte)
+{
+	return true;
+}
 
 /* @pte, got by ptep_get_single(@ptep), as ptep_get() would have returned it. */
 static inline pte_t pte_add_copied(pte_t *ptep, pte_t pte)

@@ -94,6 +94,11 @@ static __always_inline void pgtable_repl_defer(const int run, pte_t *ptep,
 		pgtable_repl_call(__pgtable_repl_sync, ptep, (unsigned long)nr);
 }
 
+static __always_inline bool pte_is_complete(pte_t pte)
+{
+	return !pgtable_repl_incomplete(native_pte_val(pte));
+}
+
 /* @pte, read by ptep_get_single(), with the bits that copies have. */
 static __always_inline pte_t pte_add_copied(pte_t *ptep, pte_t pte)
 {
@@ -126,16 +131,18 @@ ptep_modify_prot_commit_copied(struct vm_area_struct *vma, unsigned long addr,
 	pgtable_repl_defer(0, ptep, 1);
 }
 
+/* With @complete, all of them are known to be; others are asked one by one. */
 static __always_inline void wrprotect_ptes_copied(struct mm_struct *mm,
 						  unsigned long addr,
-						  pte_t *ptep, unsigned int nr)
+						  pte_t *ptep, unsigned int nr,
+						  bool complete)
 {
 	for (; nr; nr--, ptep++) {
-		if (pgtable_repl_incomplete(native_pte_val(READ_ONCE(*ptep)))) {
-			ptep_set_wrprotect(mm, addr, ptep);
-		} else {
+		if (complete || pte_is_complete(READ_ONCE(*ptep))) {
 			__wrprotect_pte(ptep);
 			pgtable_repl_defer(0, ptep, 1);
+		} else {
+			ptep_set_wrprotect(mm, addr, ptep);
 		}
 	}
 }

@@ -411,7 +411,8 @@ static void repl_test_loop_accessors(struct kunit *test)
 	}
 	pte = pte_add_copied(t->ptep + 3, ptep_get_single(t->ptep + 3));
 	KUNIT_EXPECT_TRUE(test, pte_dirty(pte));
-	wrprotect_ptes_copied(t->mm, TEST_ADDR + 2 * PAGE_SIZE, t->ptep + 2, 2);
+	wrprotect_ptes_copied(t->mm, TEST_ADDR + 2 * PAGE_SIZE, t->ptep + 2, 2,
+			      false);
 	KUNIT_EXPECT_TRUE(test, pte_dirty(t->ptep[3]));
 	set_ptes_copied(t->mm, TEST_ADDR + 4 * PAGE_SIZE, t->ptep + 4, clean, 1);
 	repl_test_section_end(t);

@@ -21,7 +21,7 @@
 #define LEN		(PAGES * PAGE)
 #define BIG		(2 * PMD_SIZE)
 
-static char dir[] = "/tmp/pgtable_repl_pmem.XXXXXX";
+static char dir[64];
 
 /* A file system mounted with @options, or why there is none. */
 static const char *disk_begin(const char *options)
@@ -35,7 +35,7 @@ static const char *disk_begin(const char *options)
 		 "mkfs.xfs -q -f -m reflink=0 -l size=64m -d agcount=2,su=2m,sw=1 %s >/dev/null 2>&1", DEVICE);
 	if (system(command))
 		return "mkfs.xfs failed; the device must have 320 MiB";
-	strcpy(dir + strlen(dir) - 6, "XXXXXX");
+	snprintf(dir, sizeof(dir), "/tmp/pgtable_repl_pmem.XXXXXX");
 	if (!mkdtemp(dir))
 		return "no directory in /tmp";
 	if (mount(DEVICE, dir, "xfs", 0, options)) {
