@@ -40,9 +40,14 @@ static inline bool pte_table_has_copies(pte_t *ptep)
 #define set_ptes_single			set_ptes
 #define ptep_modify_prot_start_copied	ptep_modify_prot_start
 #define ptep_modify_prot_commit_copied	ptep_modify_prot_commit
-#define wrprotect_ptes_copied(mm, addr, ptep, nr, complete)	\
-	wrprotect_ptes(mm, addr, ptep, nr)
 #define set_ptes_copied			set_ptes
+
+static inline void wrprotect_ptes_copied(struct mm_struct *mm,
+					 unsigned long addr, pte_t *ptep,
+					 unsigned int nr, bool complete)
+{
+	wrprotect_ptes(mm, addr, ptep, nr);
+}
 
 /* Whether copies of @pte can have no accessed or dirty bit that it lacks. */
 static inline bool pte_is_complete(pte_t pte)

@@ -116,8 +116,7 @@ TEST_F(large, is_copied_by_threads_with_progress)
 	struct repl_status status;
 	pthread_t faults, reader;
 	char text[8192];
-	unsigned int threads = 0;
-	unsigned long pmds = 0;
+	unsigned long threads = 0, pmds = 0;
 	char *line;
 	int i;
 
@@ -151,9 +150,10 @@ TEST_F(large, is_copied_by_threads_with_progress)
 		ASSERT_NE(NULL, line) TH_LOG("%s", text);
 		line = strstr(line, "threads=");
 		ASSERT_NE(NULL, line) TH_LOG("%s", text);
-		ASSERT_EQ(2, sscanf(line, "threads=%u pmd_tables=%lu", &threads,
-				    &pmds));
-		TH_LOG("%u threads, %lu PMD tables", threads, pmds);
+		threads = strtoul(line + strlen("threads="), &line, 10);
+		ASSERT_EQ(0, strncmp(line, " pmd_tables=", 12));
+		pmds = strtoul(line + 12, NULL, 10);
+		TH_LOG("%lu threads, %lu PMD tables", threads, pmds);
 		if (sysconf(_SC_NPROCESSORS_ONLN) > 1)
 			EXPECT_LT(1, threads);
 		EXPECT_LE(NR_TABLES / 512, pmds);
