@@ -21,7 +21,7 @@
 #define LEN		(PAGES * PAGE)
 #define BIG		(2 * PMD_SIZE)
 
-static char dir[64];
+static char dir[32];
 
 /* A file system mounted with @options, or why there is none. */
 static const char *disk_begin(const char *options)
