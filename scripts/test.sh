@@ -15,7 +15,7 @@ cd "$ROOT"
 stages=(format clippy shellcheck rust library checkpatch kernel kernel-debug
 	selftests-build module lab vm-plugin vm-release vm-isolated vm-debug kunit)
 # Run when they are named.
-on_demand=(kernel-stock mm soak)
+on_demand=(kernel-stock mm soak vm-pmem)
 logs=$BUILD/test
 spindle=${CARGO_TARGET_DIR:-$ROOT/target}/debug/spindle
 passed=0 failed=0 skipped=0
@@ -141,8 +141,12 @@ selftests_in_vm() {
 	return "$status"
 }
 
-# With 320 MiB of node 2 as persistent memory.
-stage_vm-release() { selftests_in_vm vm-release ours 900 --append 'memmap=320M!0x120000000'; }
+stage_vm-release() { selftests_in_vm vm-release ours 900; }
+
+# The same with 320 MiB of node 2 as persistent memory. On demand: its driver
+# starts up while the kernel patches itself, which QEMU before 8.1 does not
+# always survive ("Oops: int3" in sched_clock_cpu(), see docs/lab.md).
+stage_vm-pmem() { selftests_in_vm vm-pmem ours 900 --append 'memmap=320M!0x120000000'; }
 
 # Roots of two pages, tables of five levels, every process replicated.
 stage_vm-isolated() {

@@ -331,17 +331,19 @@ struct keyed {
 static int use_key(int index, void *arg)
 {
 	struct keyed *k = arg;
+	/* All nodes do this at the same time. */
+	char *own = k->mem + index * sizeof(uint64_t);
 	uint64_t value;
 	int errors = 0;
 
 	pkey_set(k->key, PKEY_DISABLE_ACCESS);
-	errors += repl_try_read(k->mem, &value) != SIGSEGV;
+	errors += repl_try_read(own, &value) != SIGSEGV;
 	pkey_set(k->key, PKEY_DISABLE_WRITE);
-	errors += repl_try_read(k->mem, &value) != 0;
-	errors += repl_try_write(k->mem, 1) != SIGSEGV;
+	errors += repl_try_read(own, &value) != 0;
+	errors += repl_try_write(own, 1) != SIGSEGV;
 	pkey_set(k->key, 0);
-	errors += repl_try_write(k->mem, index + 1) != 0;
-	errors += repl_load(k->mem) != (uint64_t)index + 1;
+	errors += repl_try_write(own, index + 1) != 0;
+	errors += repl_load(own) != (uint64_t)index + 1;
 	return errors;
 }
 
