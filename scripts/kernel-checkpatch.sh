@@ -12,7 +12,7 @@ tree=$BUILD/linux-spindle
 # mailed from here, so they carry no sign-off. VOLATILE does not know
 # asm_inline volatile, which the kernel itself writes.
 checkpatch=(perl "$tree/scripts/checkpatch.pl" --root "$tree" --quiet --no-summary
-	--color=never --no-signoff --ignore FILE_PATH_CHANGES --ignore PREFER_DEFINED_ATTRIBUTE_MACRO,VOLATILE)
+	--color=never --no-signoff --ignore FILE_PATH_CHANGES --ignore PREFER_DEFINED_ATTRIBUTE_MACRO --ignore VOLATILE)
 
 # From a directory without .git, or it wants Python modules to parse licences.
 cd "$tree"
