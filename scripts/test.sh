@@ -13,9 +13,9 @@ set -euo pipefail
 cd "$ROOT"
 
 stages=(format clippy shellcheck rust library checkpatch kernel kernel-debug
-	selftests-build module lab vm-plugin vm-release vm-isolated vm-debug kunit)
+	selftests-build module lab vm-release vm-isolated vm-debug kunit)
 # Run when they are named.
-on_demand=(kernel-stock mm soak vm-pmem)
+on_demand=(kernel-stock mm soak vm-pmem vm-plugin)
 logs=$BUILD/test
 spindle=${CARGO_TARGET_DIR:-$ROOT/target}/debug/spindle
 passed=0 failed=0 skipped=0
