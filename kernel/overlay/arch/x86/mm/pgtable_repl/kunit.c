@@ -544,7 +544,10 @@ static void repl_test_check_finds_damage(struct kunit *test)
 static void repl_test_refuses_nonsense(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
-	struct pgtable_repl_policy policy = { .mode = PR_PGTABLE_REPL_EAGER };
+	struct pgtable_repl_policy policy = {
+		.mode = PR_PGTABLE_REPL_EAGER,
+		.source = PGTABLE_REPL_PROC,
+	};
 	char text[32];
 
 	KUNIT_EXPECT_EQ(test, pgtable_repl_set(t->mm, &policy), -EINVAL);
