@@ -36,6 +36,7 @@
 #define PR_GET_PGTABLE_REPL	0x50545201
 #define PR_PGTABLE_REPL_OFF	0
 #define PR_PGTABLE_REPL_EAGER	1
+#define PR_PGTABLE_REPL_LAZY	2
 #endif
 
 #define MAX_ROUNDS	1024
@@ -164,15 +165,15 @@ static void report(enum op op, size_t size)
 	results[op].rounds = 0;
 }
 
-static void replicate(unsigned int nodes)
+static void replicate(unsigned int nodes, bool lazy)
 {
 	unsigned long mask = nodes < 64 ? (1UL << nodes) - 1 : ~0UL, got = 0;
-	int mode;
+	int want = lazy ? PR_PGTABLE_REPL_LAZY : PR_PGTABLE_REPL_EAGER, mode;
 
-	if (prctl(PR_SET_PGTABLE_REPL, PR_PGTABLE_REPL_EAGER, &mask, 64UL, 0UL))
+	if (prctl(PR_SET_PGTABLE_REPL, want, &mask, 64UL, 0UL))
 		fail("cannot replicate on %u nodes: %s", nodes, strerror(errno));
 	mode = prctl(PR_GET_PGTABLE_REPL, 0UL, &got, 64UL, 0UL);
-	if (mode != PR_PGTABLE_REPL_EAGER || got != mask)
+	if (mode != want || got != mask)
 		fail("asked for nodes %#lx, got mode %d, nodes %#lx", mask, mode, got);
 }
 
@@ -271,6 +272,7 @@ int main(int argc, char **argv)
 		{ "rounds", required_argument, NULL, 'r' },
 		{ "warmups", required_argument, NULL, 'w' },
 		{ "on", required_argument, NULL, 'n' },
+		{ "lazy", no_argument, NULL, 'l' },
 		{ "ops", required_argument, NULL, 'o' },
 		{ }
 	};
@@ -291,6 +293,7 @@ int main(int argc, char **argv)
 	};
 	unsigned int rounds = 5, warmups = 1, nodes = 0;
 	size_t size = 0, i;
+	bool lazy = false;
 	int opt, op, cpu = 0;
 
 	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -309,6 +312,9 @@ int main(int argc, char **argv)
 			break;
 		case 'n':
 			nodes = number(optarg);
+			break;
+		case 'l':
+			lazy = true;
 			break;
 		case 'o':
 			want(optarg);
@@ -329,7 +335,7 @@ int main(int argc, char **argv)
 	if (mlockall(MCL_CURRENT))
 		fail("mlockall: %s", strerror(errno));
 	if (nodes)
-		replicate(nodes);
+		replicate(nodes, lazy);
 	else
 		check_off();
 	spindle_mark_program();

@@ -51,7 +51,10 @@ Examples:
 enum Column {
     Stock,
     Off,
+    /// Eager copies on every node
     On,
+    /// Lazy ones
+    Lazy,
 }
 
 #[derive(Debug, clap::Args)]
@@ -126,7 +129,7 @@ impl VmopsArgs {
             .min_by_key(|nodes| nodes.abs_diff(4))
             .expect("clap sees to one");
         let mut machines = Vec::new();
-        for column in [Column::Stock, Column::Off, Column::On] {
+        for column in [Column::Stock, Column::Off, Column::On, Column::Lazy] {
             if !self.columns.contains(&column) {
                 continue;
             }
@@ -141,6 +144,10 @@ impl VmopsArgs {
                 }),
                 Column::On => machines.extend(self.nodes.iter().map(|&nodes| Machine {
                     setting: Setting::On,
+                    nodes,
+                })),
+                Column::Lazy => machines.extend(self.nodes.iter().map(|&nodes| Machine {
+                    setting: Setting::Lazy,
                     nodes,
                 })),
             }

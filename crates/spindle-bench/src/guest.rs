@@ -198,6 +198,7 @@ impl Task {
     fn script(&self, machine: Machine) -> String {
         let on = match machine.setting {
             Setting::On => format!(" --on {}", machine.nodes),
+            Setting::Lazy => format!(" --on {} --lazy", machine.nodes),
             Setting::Stock | Setting::Off => String::new(),
         };
         let mut script = format!(

@@ -124,6 +124,8 @@ pub enum Setting {
     Off,
     /// The measured process's tables on every node of the machine.
     On,
+    /// The same, lazily: a node gets what it uses.
+    Lazy,
 }
 
 /// One machine to boot.
@@ -139,6 +141,7 @@ impl fmt::Display for Machine {
             Setting::Stock => f.pad("stock"),
             Setting::Off => f.pad("off"),
             Setting::On => f.pad(&format!("on {}", self.nodes)),
+            Setting::Lazy => f.pad(&format!("lazy {}", self.nodes)),
         }
     }
 }
@@ -167,7 +170,7 @@ impl Machine {
             nodes: (0..self.nodes).map(node).collect(),
             kernel: match self.setting {
                 Setting::Stock => stock.clone(),
-                Setting::Off | Setting::On => ours.clone(),
+                Setting::Off | Setting::On | Setting::Lazy => ours.clone(),
             },
             accel: AccelChoice::Tcg,
             icount: true,

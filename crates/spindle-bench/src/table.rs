@@ -129,6 +129,7 @@ impl Findings {
                 Setting::Stock => ("stock", 0),
                 Setting::Off => ("spindle", 0),
                 Setting::On => ("spindle", machine.nodes),
+                Setting::Lazy => ("spindle-lazy", machine.nodes),
             };
             for s in samples {
                 let unit = OPS

@@ -13,6 +13,7 @@ use crate::nodes::{NodeSet, Topology, node_number};
 /// `all`, `off`, `default`, or numactl's grammar: `N`, `N-N` and lists of them; a `!` in
 /// front stands for every usable node but these, a `+` (after the `!`, if any)
 /// counts within the nodes that the cpuset allows: `+0` is the first of them.
+/// `lazy`, or `lazy:` before `all` or nodes, asks for lazy copies of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeSpec {
     /// What holds without a setting: the policy of the cgroup or the system.
@@ -21,6 +22,8 @@ pub enum NodeSpec {
     Off,
     /// Every node with CPUs and memory.
     All,
+    /// Lazily: all, or a list.
+    Lazy(Box<NodeSpec>),
     /// A list of nodes.
     List {
         /// As it was written, for messages.
@@ -42,7 +45,17 @@ impl FromStr for NodeSpec {
             "default" => return Ok(Self::Default),
             "off" => return Ok(Self::Off),
             "all" => return Ok(Self::All),
+            "lazy" => return Ok(Self::Lazy(Box::new(Self::All))),
             _ => {}
+        }
+        if let Some(nodes) = text.strip_prefix("lazy:") {
+            return match nodes.parse()? {
+                nodes @ (Self::All | Self::List { .. }) => Ok(Self::Lazy(Box::new(nodes))),
+                _ => Err(Error::BadNodeList {
+                    text: text.to_owned(),
+                    why: "only nodes can follow 'lazy:'".to_owned(),
+                }),
+            };
         }
         let bad = |why: String| Error::BadNodeList {
             text: text.to_owned(),
@@ -91,6 +104,10 @@ impl NodeSpec {
         } = self
         else {
             return Ok(match self {
+                Self::Lazy(nodes) => match nodes.resolve(topology)? {
+                    Request::Nodes(nodes) => Request::Lazy(Some(nodes)),
+                    _ => Request::Lazy(None),
+                },
                 Self::Default => Request::Default,
                 Self::Off => Request::Off,
                 _ => Request::All,
@@ -144,6 +161,8 @@ pub enum Request {
     All,
     /// Eager replication on these nodes.
     Nodes(NodeSet),
+    /// Lazy replication, on these nodes or on every usable one.
+    Lazy(Option<NodeSet>),
 }
 
 /// The text for `/proc/<pid>/pgtable_repl`.
@@ -154,6 +173,8 @@ impl fmt::Display for Request {
             Self::Off => f.write_str("off"),
             Self::All => f.write_str("eager all"),
             Self::Nodes(nodes) => write!(f, "eager {nodes}"),
+            Self::Lazy(None) => f.write_str("lazy all"),
+            Self::Lazy(Some(nodes)) => write!(f, "lazy {nodes}"),
         }
     }
 }
@@ -176,6 +197,9 @@ mod tests {
         let machine = Fixture::four_nodes();
         for (text, request) in [
             ("all", "eager all"),
+            ("lazy", "lazy all"),
+            ("lazy:all", "lazy all"),
+            ("lazy:!1", "lazy 0,2-3"),
             ("off", "off"),
             ("default", "default"),
             ("0", "eager 0"),

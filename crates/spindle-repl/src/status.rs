@@ -18,6 +18,8 @@ pub enum Mode {
     Off,
     /// Each table is copied when it is linked (Mitosis, section 5).
     Eager,
+    /// A node gets what its CPUs fault on (Hydra, section 3).
+    Lazy,
     /// A mode that this program does not know yet.
     #[serde(untagged)]
     Other(String),
@@ -37,7 +39,7 @@ pub enum Source {
     Inherited,
     /// Its cgroup, or one above.
     Cgroup,
-    /// `vm.pgtable_repl_mode` is 3.
+    /// `vm.pgtable_repl_mode` is 3 or 4.
     System,
     /// A source that this program does not know yet.
     #[serde(untagged)]
@@ -49,6 +51,7 @@ impl From<&str> for Mode {
         match text {
             "off" => Self::Off,
             "eager" => Self::Eager,
+            "lazy" => Self::Lazy,
             other => Self::Other(other.to_owned()),
         }
     }
@@ -59,6 +62,7 @@ impl fmt::Display for Mode {
         f.pad(match self {
             Self::Off => "off",
             Self::Eager => "eager",
+            Self::Lazy => "lazy",
             Self::Other(text) => text,
         })
     }
@@ -106,6 +110,39 @@ pub struct Status {
     /// Links to a remote canonical table that were made because there was no
     /// local memory for a copy.
     pub fallbacks: u64,
+    /// What lazy trees did; nothing in other modes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lazy: Option<Lazy>,
+}
+
+/// Counters of lazy trees, since the process has had any.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Lazy {
+    /// A fault is answered with 2 to the power of this many entries.
+    pub prefetch: u32,
+    /// Page faults answered from the canonical tree.
+    pub fills: u64,
+    /// CPUs that TLB shootdowns would have interrupted.
+    pub ipis_requested: u64,
+    /// CPUs that they were sent to.
+    pub ipis_sent: u64,
+}
+
+impl Lazy {
+    /// From the values of the lines `prefetch`, `fills` and `ipis`.
+    fn parse(prefetch: &str, fills: &str, ipis: &str) -> Option<Self> {
+        let count = |name: &str| {
+            ipis.split_whitespace()
+                .find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+                .and_then(|count| count.parse().ok())
+        };
+        Some(Self {
+            prefetch: prefetch.parse().ok()?,
+            fills: fills.parse().ok()?,
+            ipis_requested: count("requested")?,
+            ipis_sent: count("sent")?,
+        })
+    }
 }
 
 /// Unknown lines are passed over, so that a newer kernel may add some.
@@ -138,7 +175,16 @@ impl FromStr for Status {
                 .ok_or_else(|| wrong("pages", word, "not N<node>=<pages>".to_owned()))?;
             pages.insert(node, count);
         }
+        let lazy = match value("prefetch") {
+            Ok(prefetch) => {
+                let (fills, ipis) = (value("fills")?, value("ipis")?);
+                let lazy = Lazy::parse(prefetch, fills, ipis);
+                Some(lazy.ok_or_else(|| wrong("ipis", ipis, "not counts".to_owned()))?)
+            }
+            Err(_) => None,
+        };
         Ok(Self {
+            lazy,
             mode: value("mode")?.into(),
             nodes: nodes.parse().map_err(|why| wrong("nodes", nodes, why))?,
             source: value("source")?.into(),
@@ -177,13 +223,27 @@ mod tests {
 
     #[test]
     fn newer_kernels_may_say_more() {
-        let text = format!("{ON}colour:\tblue\n").replace("eager", "lazy");
+        let text = format!("{ON}colour:\tblue\n").replace("eager", "keen");
         let status: Status = text.parse().unwrap();
-        assert_eq!(status.mode, Mode::Other("lazy".to_owned()));
+        assert_eq!(status.mode, Mode::Other("keen".to_owned()));
         assert_eq!(
             serde_json::to_value(&status).unwrap()["mode"],
-            serde_json::json!("lazy")
+            serde_json::json!("keen")
         );
+    }
+
+    #[test]
+    fn counters_of_lazy_trees_are_read() {
+        let text = ON.replace("eager", "lazy")
+            + "prefetch:\t3\nfills:\t70\nipis:\trequested=40 sent=2 saved=38\n";
+        let status: Status = text.parse().unwrap();
+        assert_eq!(status.mode, Mode::Lazy);
+        let lazy = status.lazy.unwrap();
+        assert_eq!((lazy.prefetch, lazy.fills), (3, 70));
+        assert_eq!((lazy.ipis_requested, lazy.ipis_sent), (40, 2));
+        let error = text.replace("sent=2", "sent=").parse::<Status>();
+        assert!(error.unwrap_err().to_string().contains("not counts"));
+        assert_eq!(ON.parse::<Status>().unwrap().lazy, None);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::request::Request;
 const PR_SET_PGTABLE_REPL: libc::c_int = 0x5054_5200;
 const PR_PGTABLE_REPL_OFF: libc::c_ulong = 0;
 const PR_PGTABLE_REPL_EAGER: libc::c_ulong = 1;
+const PR_PGTABLE_REPL_LAZY: libc::c_ulong = 2;
 
 /// What this crate needs of the system. Paths are absolute.
 pub trait System {
@@ -86,6 +87,7 @@ impl System for Linux {
             Request::Off => (PR_PGTABLE_REPL_OFF, None),
             Request::All => (PR_PGTABLE_REPL_EAGER, None),
             Request::Nodes(nodes) => (PR_PGTABLE_REPL_EAGER, Some(nodes.to_words())),
+            Request::Lazy(nodes) => (PR_PGTABLE_REPL_LAZY, nodes.as_ref().map(|nodes| nodes.to_words())),
         };
         let (pointer, bits) = match &mask {
             Some((words, bits)) => (words.as_ptr(), *bits),

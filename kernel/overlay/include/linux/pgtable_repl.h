@@ -25,7 +25,7 @@ enum pgtable_repl_source {
 	PGTABLE_REPL_PROC,	/* /proc/<pid>/pgtable_repl */
 	PGTABLE_REPL_INHERITED,	/* its parent, or the program before exec */
 	PGTABLE_REPL_CGROUP,	/* its memory cgroup, or one above */
-	PGTABLE_REPL_SYSTEM,	/* vm.pgtable_repl_mode = 3 */
+	PGTABLE_REPL_SYSTEM,	/* vm.pgtable_repl_mode = 3 or 4 */
 };
 
 /* vm.pgtable_repl_mode */
@@ -34,16 +34,21 @@ enum pgtable_repl_sysmode {
 	PGTABLE_REPL_SYS_PROCESS,
 	PGTABLE_REPL_SYS_FIXED,
 	PGTABLE_REPL_SYS_ALL,
+	PGTABLE_REPL_SYS_ALL_LAZY,
 };
 
 /**
  * struct pgtable_repl_policy - what is asked for a process
- * @mode: PR_PGTABLE_REPL_OFF or PR_PGTABLE_REPL_EAGER
+ * @mode: PR_PGTABLE_REPL_OFF, PR_PGTABLE_REPL_EAGER or PR_PGTABLE_REPL_LAZY
+ * @prefetch: PR_PGTABLE_REPL_PREFETCH(), or 0 for vm.pgtable_repl_prefetch
  * @source: who asked
+ * @all: the nodes were not named, but are all that were usable
  * @nodes: the nodes to keep a domain tree on; empty when off
  */
 struct pgtable_repl_policy {
 	unsigned int mode;
+	unsigned int prefetch;
+	bool all;
 	enum pgtable_repl_source source;
 	nodemask_t nodes;
 };

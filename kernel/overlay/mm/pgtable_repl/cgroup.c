@@ -333,12 +333,14 @@ static struct repl_group *repl_seq_group(struct seq_file *m)
 static void repl_policy_show(struct seq_file *m,
 			     const struct pgtable_repl_policy *policy, bool all)
 {
-	if (policy->mode == PR_PGTABLE_REPL_OFF)
-		seq_puts(m, "off\n");
-	else if (all)
-		seq_puts(m, "eager all\n");
-	else
-		seq_printf(m, "eager %*pbl\n", nodemask_pr_args(&policy->nodes));
+	seq_puts(m, pgtable_repl_mode_names[policy->mode]);
+	if (policy->mode != PR_PGTABLE_REPL_OFF && all)
+		seq_puts(m, " all");
+	else if (policy->mode != PR_PGTABLE_REPL_OFF)
+		seq_printf(m, " %*pbl", nodemask_pr_args(&policy->nodes));
+	if (policy->prefetch)
+		seq_printf(m, " prefetch=%u", policy->prefetch - 1);
+	seq_putc(m, '\n');
 }
 
 static int repl_group_show(struct seq_file *m, void *v)
@@ -382,8 +384,6 @@ static ssize_t repl_group_write(struct kernfs_open_file *of, char *buf,
 	asked = kzalloc(sizeof(*asked), GFP_KERNEL);
 	if (!asked)
 		return -ENOMEM;
-	/* "eager", "eager all": no list. */
-	asked->all = !strpbrk(buf, "0123456789N");
 	asked->policy.source = PGTABLE_REPL_CGROUP;
 	err = pgtable_repl_parse(buf, &asked->policy) ?:
 	      pgtable_repl_valid(&asked->policy);
@@ -395,6 +395,8 @@ static ssize_t repl_group_write(struct kernfs_open_file *of, char *buf,
 		kfree(asked);
 		asked = NULL;
 	}
+	if (asked)
+		asked->all = asked->policy.all;
 	repl_group_replace(repl_group(memcg), asked);
 	repl_subtree_each(memcg, repl_follow, NULL);
 	return nbytes;

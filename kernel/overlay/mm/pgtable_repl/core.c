@@ -156,7 +156,7 @@ static int repl_set(struct mm_struct *mm,
 	nodemask_t add, del;
 	struct pgtable_repl *repl;
 	LIST_HEAD(pages);
-	bool was_on, on;
+	bool was_on, on, anew;
 	long left;
 	int err;
 
@@ -187,17 +187,26 @@ static int repl_set(struct mm_struct *mm,
 	if (on)
 		repl_unshare(mm);
 	was_on = !nodes_empty(repl->policy.nodes);
-	nodes_andnot(add, policy->nodes, repl->policy.nodes);
-	nodes_andnot(del, repl->policy.nodes, policy->nodes);
+	/* Copies are of one kind or the other: between these, all are replaced. */
+	anew = was_on && on && repl->policy.mode != policy->mode;
+	if (anew) {
+		add = policy->nodes;
+		del = repl->policy.nodes;
+	} else {
+		nodes_andnot(add, policy->nodes, repl->policy.nodes);
+		nodes_andnot(del, repl->policy.nodes, policy->nodes);
+	}
 	repl_set_policy(repl, policy);
 	/* Who asks now, gets it now. */
 	nodes_clear(repl->lacking);
 	nodes_clear(repl->dropped);
 
+	if (anew)
+		arch_pgtable_repl_del(mm, &del, &pages);
 	/* All of them, not just new ones: repairs what had no memory before. */
 	if (on)
 		arch_pgtable_repl_add(mm, &policy->nodes);
-	if (!nodes_empty(del))
+	if (!anew && !nodes_empty(del))
 		arch_pgtable_repl_del(mm, &del, &pages);
 
 	count_vm_event(on ? PGTABLE_REPL_ENABLE : PGTABLE_REPL_DISABLE);
@@ -244,10 +253,18 @@ void pgtable_repl_get(struct mm_struct *mm, struct pgtable_repl_policy *policy)
 void pgtable_repl_system_policy(struct pgtable_repl_policy *policy)
 {
 	*policy = (struct pgtable_repl_policy){ .mode = PR_PGTABLE_REPL_OFF };
-	if (READ_ONCE(sysctl_pgtable_repl_mode) != PGTABLE_REPL_SYS_ALL ||
-	    !arch_pgtable_repl_supported())
+	if (!arch_pgtable_repl_supported())
 		return;
-	policy->mode = PR_PGTABLE_REPL_EAGER;
+	switch (READ_ONCE(sysctl_pgtable_repl_mode)) {
+	case PGTABLE_REPL_SYS_ALL:
+		policy->mode = PR_PGTABLE_REPL_EAGER;
+		break;
+	case PGTABLE_REPL_SYS_ALL_LAZY:
+		policy->mode = PR_PGTABLE_REPL_LAZY;
+		break;
+	default:
+		return;
+	}
 	policy->source = PGTABLE_REPL_SYSTEM;
 	pgtable_repl_nodes(&policy->nodes);
 }
@@ -273,6 +290,7 @@ static bool repl_same(const struct pgtable_repl_policy *a,
 		      const struct pgtable_repl_policy *b)
 {
 	return a->mode == b->mode && a->source == b->source &&
+	       a->prefetch == b->prefetch &&
 	       nodes_equal(a->nodes, b->nodes);
 }
 

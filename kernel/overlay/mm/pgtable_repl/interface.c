@@ -3,6 +3,7 @@
  * Page-table replication: prctl(), and the text of /proc/<pid>/pgtable_repl.
  */
 #include <linux/bitmap.h>
+#include <linux/ctype.h>
 #include <linux/prctl.h>
 #include <linux/sched/mm.h>
 #include <linux/seq_file.h>
@@ -13,9 +14,10 @@
 /* The longest node mask that is read, as for set_mempolicy(). */
 #define REPL_MASK_BITS		(PAGE_SIZE * BITS_PER_BYTE)
 
-static const char * const repl_mode_names[] = {
+const char * const pgtable_repl_mode_names[] = {
 	[PR_PGTABLE_REPL_OFF] = "off",
 	[PR_PGTABLE_REPL_EAGER] = "eager",
+	[PR_PGTABLE_REPL_LAZY] = "lazy",
 };
 
 const char * const pgtable_repl_source_names[] = {
@@ -59,7 +61,7 @@ static int repl_get_mask(nodemask_t *nodes, unsigned long mask,
  * @mode: PR_PGTABLE_REPL_*
  * @mask: user address of a node mask, or 0 for every usable node
  * @bits: length of the mask in bits, 0 without one
- * @flags: none yet, must be 0
+ * @flags: with PR_PGTABLE_REPL_LAZY, PR_PGTABLE_REPL_PREFETCH(d) or 0; else 0
  */
 int pgtable_repl_prctl_set(unsigned long mode, unsigned long mask,
 			   unsigned long bits, unsigned long flags)
@@ -67,15 +69,20 @@ int pgtable_repl_prctl_set(unsigned long mode, unsigned long mask,
 	struct pgtable_repl_policy policy = { .source = PGTABLE_REPL_PRCTL };
 	int err;
 
-	if (flags || (!mask && bits))
+	if (!mask && bits)
+		return -EINVAL;
+	if (flags > (mode == PR_PGTABLE_REPL_LAZY ?
+		     PR_PGTABLE_REPL_PREFETCH(PR_PGTABLE_REPL_PREFETCH_MAX) : 0))
 		return -EINVAL;
 	policy.mode = mode;
+	policy.prefetch = flags;
 	switch (mode) {
 	case PR_PGTABLE_REPL_OFF:
 		if (mask || bits)
 			return -EINVAL;
 		break;
 	case PR_PGTABLE_REPL_EAGER:
+	case PR_PGTABLE_REPL_LAZY:
 		if (!mask) {
 			pgtable_repl_nodes(&policy.nodes);
 			break;
@@ -126,8 +133,9 @@ int pgtable_repl_prctl_get(unsigned long arg2, unsigned long mask,
 
 /**
  * pgtable_repl_parse() - read what was written to /proc/<pid>/pgtable_repl
- * @text: "off", "eager", "eager all", "eager <node list>" or "default"; is
- *	written to
+ * @text: "off"; "default"; or "eager" or "lazy", with "all" or a node list after
+ *	it or neither, and for "lazy" with "prefetch=<0 to 9>" at the end or not;
+ *	is written to
  * @policy: gets mode and nodes, and for "default" the source
  *	PGTABLE_REPL_NONE
  *
@@ -135,11 +143,13 @@ int pgtable_repl_prctl_get(unsigned long arg2, unsigned long mask,
  */
 int pgtable_repl_parse(char *text, struct pgtable_repl_policy *policy)
 {
-	char *word;
+	char *word, *prefetch;
+	u8 d;
 
 	text = strim(text);
 	word = strsep(&text, " \t");
 	policy->mode = PR_PGTABLE_REPL_OFF;
+	policy->prefetch = 0;
 	nodes_clear(policy->nodes);
 	if (!strcmp(word, "default")) {
 		policy->source = PGTABLE_REPL_NONE;
@@ -147,12 +157,28 @@ int pgtable_repl_parse(char *text, struct pgtable_repl_policy *policy)
 	}
 	if (!strcmp(word, "off"))
 		return text ? -EINVAL : 0;
-	if (strcmp(word, "eager"))
+	if (!strcmp(word, "eager"))
+		policy->mode = PR_PGTABLE_REPL_EAGER;
+	else if (!strcmp(word, "lazy"))
+		policy->mode = PR_PGTABLE_REPL_LAZY;
+	else
 		return -EINVAL;
-	policy->mode = PR_PGTABLE_REPL_EAGER;
 	if (text)
 		text = skip_spaces(text);
-	if (!text || !strcmp(text, "all")) {
+	prefetch = text ? strstr(text, "prefetch=") : NULL;
+	if (prefetch && policy->mode == PR_PGTABLE_REPL_LAZY) {
+		if ((prefetch != text && !isspace(prefetch[-1])) ||
+		    kstrtou8(prefetch + strlen("prefetch="), 10, &d) ||
+		    d > PR_PGTABLE_REPL_PREFETCH_MAX)
+			return -EINVAL;
+		policy->prefetch = PR_PGTABLE_REPL_PREFETCH(d);
+		*prefetch = '\0';
+		text = strim(text);
+		if (!*text)
+			text = NULL;
+	}
+	policy->all = !text || !strcmp(text, "all");
+	if (policy->all) {
 		pgtable_repl_nodes(&policy->nodes);
 		return 0;
 	}
@@ -182,7 +208,7 @@ int pgtable_repl_show(struct seq_file *m, struct mm_struct *mm)
 	if (policy.source == PGTABLE_REPL_NONE &&
 	    pgtable_repl_group_policy(mm, &group))
 		policy.source = PGTABLE_REPL_CGROUP;
-	seq_printf(m, "mode:\t%s\n", repl_mode_names[policy.mode]);
+	seq_printf(m, "mode:\t%s\n", pgtable_repl_mode_names[policy.mode]);
 	seq_printf(m, "nodes:\t%*pbl\n", nodemask_pr_args(&policy.nodes));
 	seq_printf(m, "source:\t%s\n",
 		   pgtable_repl_source_names[policy.source]);
@@ -197,6 +223,15 @@ int pgtable_repl_show(struct seq_file *m, struct mm_struct *mm)
 	}
 	seq_printf(m, "\nfallbacks:\t%ld\n",
 		   repl ? atomic_long_read(&repl->fallbacks) : 0);
+	if (policy.mode == PR_PGTABLE_REPL_LAZY) {
+		long requested = atomic_long_read(&repl->ipis_requested);
+		long sent = atomic_long_read(&repl->ipis_sent);
+
+		seq_printf(m, "prefetch:\t%u\n", pgtable_repl_prefetch(mm));
+		seq_printf(m, "fills:\t%ld\n", atomic_long_read(&repl->fills));
+		seq_printf(m, "ipis:\trequested=%ld sent=%ld saved=%ld\n",
+			   requested, sent, max(requested - sent, 0L));
+	}
 	seq_printf(m, "dropped:\t%*pbl\n",
 		   nodemask_pr_args(repl ? &repl->dropped : &NODE_MASK_NONE));
 	total = repl ? READ_ONCE(repl->to_build) : 0;

@@ -31,6 +31,12 @@
  * @built: tables that the change under way has been at; see build.c
  * @to_build: how many there were when it began; 0: there is none under way
  * @fallbacks: links to a canonical table made for want of local memory
+ * @filtered: domains with lazy trees, which TLB shootdowns may leave out
+ * @linked: of these, those with a link to another node's canonical table; set
+ *	without the lock
+ * @fills: page faults of lazy domains answered from the canonical tree
+ * @ipis_requested: CPUs that TLB shootdowns of lazy trees would have been sent to
+ * @ipis_sent: and to which they were
  * @node_pages: replica pages by node, nr_node_ids elements
  * @roots: by domain, the PGD its CPUs load; NULL: they load mm->pgd
  * @retired: roots withdrawn a moment ago, which a CPU may still have loaded
@@ -50,6 +56,11 @@ struct pgtable_repl {
 	atomic_long_t built;
 	unsigned long to_build;
 	atomic_long_t fallbacks;
+	nodemask_t filtered;
+	nodemask_t linked;
+	atomic_long_t fills;
+	atomic_long_t ipis_requested;
+	atomic_long_t ipis_sent;
 	atomic_long_t *node_pages;
 	pgd_t **retired;
 	pgd_t *roots[];
@@ -65,6 +76,23 @@ static inline struct pgtable_repl *mm_pgtable_repl(struct mm_struct *mm)
 static inline unsigned int domain_of(int cpu)
 {
 	return cpu_to_node(cpu);
+}
+
+/* The domain of the CPU that this runs on; preemption is off. */
+static __always_inline unsigned int this_domain(void)
+{
+	return numa_node_id();
+}
+
+/* The domain that walks the canonical PTE tables of a node, without copies. */
+static inline unsigned int pgtable_repl_node_domain(int nid)
+{
+	return nid;
+}
+
+static inline const struct cpumask *pgtable_repl_domain_cpus(unsigned int domain)
+{
+	return cpumask_of_node(domain);
 }
 
 /* Set by or for the process itself: no group's or system's policy changes it. */
@@ -86,6 +114,7 @@ void pgtable_repl_nodes(nodemask_t *nodes);
 long pgtable_repl_pages(struct pgtable_repl *repl);
 extern int sysctl_pgtable_repl_mode;				/* sysctl.c */
 extern unsigned long sysctl_pgtable_repl_process_max;
+unsigned int pgtable_repl_prefetch(struct mm_struct *mm);
 
 /* repair.c */
 void pgtable_repl_list_add(struct pgtable_repl *repl, struct mm_struct *mm);
@@ -131,8 +160,9 @@ struct page *pgtable_repl_alloc_page(struct mm_struct *mm, unsigned int domain,
 void pgtable_repl_account(struct page *page, struct mm_struct *mm, int sign);
 int pgtable_repl_set_reserve(unsigned long pages);
 
-/* Report text shared by the check and /proc: NUL-terminated names by value. */
+/* Names by value, shared by the files of processes and groups. */
 extern const char * const pgtable_repl_source_names[];
+extern const char * const pgtable_repl_mode_names[];
 
 /* Architecture half: one file each */
 void arch_pgtable_repl_lock(struct mm_struct *mm);		/* tree.c */

@@ -21,6 +21,7 @@
 #include <linux/memcontrol.h>
 #include <linux/mmzone.h>
 #include <linux/page_counter.h>
+#include <linux/prctl.h>
 #include <linux/sched/mm.h>
 #include <linux/shrinker.h>
 #include <linux/vmstat.h>
@@ -182,6 +183,7 @@ static void repl_repair_mm(struct mm_struct *mm, nodemask_t *nodes)
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
 	struct mem_cgroup *memcg, *old_memcg;
+	LIST_HEAD(pages);
 
 	memcg = get_mem_cgroup_from_mm(mm);
 	old_memcg = set_active_memcg(memcg);
@@ -190,11 +192,16 @@ static void repl_repair_mm(struct mm_struct *mm, nodemask_t *nodes)
 	nodes_andnot(repl->lacking, repl->lacking, *nodes);
 	nodes_andnot(repl->dropped, repl->dropped, *nodes);
 	nodes_and(*nodes, *nodes, repl->policy.nodes);
-	if (!nodes_empty(*nodes))
+	if (!nodes_empty(*nodes)) {
+		/* What a lazy tree lacks is made by the faults of a new one. */
+		if (repl->policy.mode == PR_PGTABLE_REPL_LAZY)
+			arch_pgtable_repl_del(mm, nodes, &pages);
 		arch_pgtable_repl_add(mm, nodes);
+	}
 	arch_pgtable_repl_unlock(mm);
 	set_active_memcg(old_memcg);
 	mem_cgroup_put(memcg);
+	arch_pgtable_repl_free_pages(&pages);
 }
 
 /**

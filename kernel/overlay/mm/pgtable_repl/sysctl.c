@@ -19,11 +19,24 @@ unsigned long sysctl_pgtable_repl_process_max __read_mostly;
 static int repl_reserve_pages;
 /* Entries, as a power of two, that a lazy fill brings along (Hydra, 3.3). */
 static int repl_prefetch = 3;
-static int repl_prefetch_max = 9;
-static int repl_mode_max = PGTABLE_REPL_SYS_ALL;
+static int repl_prefetch_max = PR_PGTABLE_REPL_PREFETCH_MAX;
+static int repl_mode_max = PGTABLE_REPL_SYS_ALL_LAZY;
 
 /* Serialises changes of the settings. */
 static DEFINE_MUTEX(repl_sysctl_lock);
+
+/**
+ * pgtable_repl_prefetch() - how much a lazy fill brings along
+ * @mm: the address space, replicated
+ *
+ * Return: the power of two of the number of entries, 0 to 9.
+ */
+unsigned int pgtable_repl_prefetch(struct mm_struct *mm)
+{
+	int own = READ_ONCE(mm->pgtable_repl->policy.prefetch);
+
+	return own ? own - 1 : READ_ONCE(repl_prefetch);
+}
 
 /* Apply a mode, already in force for new processes, to one that runs. */
 static bool repl_apply_one(struct task_struct *task, int mode)

@@ -116,6 +116,61 @@ TRACE_EVENT(pgtable_repl_free,
 	TP_printk("mm=%p domain=%u", __entry->mm, __entry->domain)
 );
 
+/* A fault of a lazy domain was answered with so many entries. */
+TRACE_EVENT(pgtable_repl_fill,
+
+	TP_PROTO(struct mm_struct *mm, unsigned int domain, unsigned long addr,
+		 unsigned int entries),
+
+	TP_ARGS(mm, domain, addr, entries),
+
+	TP_STRUCT__entry(
+		__field(const void *, mm)
+		__field(unsigned long, addr)
+		__field(unsigned int, domain)
+		__field(unsigned int, entries)
+	),
+
+	TP_fast_assign(
+		__entry->mm = mm;
+		__entry->addr = addr;
+		__entry->domain = domain;
+		__entry->entries = entries;
+	),
+
+	TP_printk("mm=%p domain=%u addr=%lx entries=%u", __entry->mm,
+		  __entry->domain, __entry->addr, __entry->entries)
+);
+
+/* A TLB shootdown; requested: of how many other CPUs, but for lazy trees. */
+TRACE_EVENT(pgtable_repl_shootdown,
+
+	TP_PROTO(struct mm_struct *mm, unsigned long start, unsigned long end,
+		 const struct cpumask *cpus, unsigned int requested),
+
+	TP_ARGS(mm, start, end, cpus, requested),
+
+	TP_STRUCT__entry(
+		__field(const void *, mm)
+		__field(unsigned long, start)
+		__field(unsigned long, end)
+		__field(unsigned int, requested)
+		__cpumask(cpus)
+	),
+
+	TP_fast_assign(
+		__entry->mm = mm;
+		__entry->start = start;
+		__entry->end = end;
+		__entry->requested = requested;
+		__assign_cpumask(cpus, cpumask_bits(cpus));
+	),
+
+	TP_printk("mm=%p start=%lx end=%lx requested=%u cpus=%s", __entry->mm,
+		  __entry->start, __entry->end, __entry->requested,
+		  __get_cpumask(cpus))
+);
+
 #endif /* _TRACE_PGTABLE_REPL_H */
 
 #include <trace/define_trace.h>

@@ -13,6 +13,7 @@
  * below one after the other.
  */
 #include <linux/memcontrol.h>
+#include <linux/prctl.h>
 #include <linux/sched/mm.h>
 #include <linux/workqueue.h>
 #include <trace/events/pgtable_repl.h>
@@ -103,7 +104,8 @@ static struct ptdesc *repl_add_child(struct repl_builder *builder,
 		if (!repl_find(child, domain) &&
 		    repl_wants_copy(child, level - 1, domain)) {
 			swap(page, builder->stash[domain]);
-			repl_copy_table(child, level - 1, mm, domain, page);
+			repl_copy_table(child, level - 1, mm, domain, page,
+					false);
 		}
 		/* A walker that follows the link finds the copy filled. */
 		smp_wmb();
@@ -286,7 +288,9 @@ void arch_pgtable_repl_add(struct mm_struct *mm, const nodemask_t *domains)
 		if (!repl_find(virt_to_ptdesc(mm->pgd), domain))
 			repl_new_root(mm, domain);
 
-	repl_build(mm, domains);
+	/* Lazy trees grow as they are used. */
+	if (repl->policy.mode != PR_PGTABLE_REPL_LAZY)
+		repl_build(mm, domains);
 
 	for_each_node_mask(domain, *domains) {
 		struct ptdesc *root = repl_find(virt_to_ptdesc(mm->pgd), domain);
@@ -295,4 +299,5 @@ void arch_pgtable_repl_add(struct mm_struct *mm, const nodemask_t *domains)
 			   root ? ptdesc_address(root) : NULL);
 	}
 	pgtable_repl_reload_cr3(mm);
+	repl_filter(repl);
 }

@@ -4,12 +4,14 @@
  *
  * What must hold of every table while its lock is free:
  *  - a copy's leaf entries equal the canonical ones but for accessed and dirty;
+ *    a lazy copy may have zero in place of any entry;
  *  - a copy's entry that points to a table points to the same domain's copy of
  *    that table, or to the canonical page where the domain has none, with the
  *    same flags;
  *  - a copy lies on its domain's node, belongs to the mm, and heads no list;
  *  - a domain has at most one copy of a table, and one only if it has a copy of
- *    the table's parent;
+ *    the table's parent (a lazy copy may come to be without when its table is
+ *    moved, by mremap);
  *  - roots equal the canonical root in the kernel's half, and, with page-table
  *    isolation, the halves that user space runs on map what the others map.
  *
@@ -82,9 +84,23 @@ static void repl_check_copy(struct repl_check *c, struct ptdesc *table,
 		    (!root || i < PGD_KERNEL_START))
 			want = repl_translate(want, domain);
 		c->report->entries++;
+		if (copy->pt_repl_lazy && !have &&
+		    (!root || i < PGD_KERNEL_START))
+			continue;
 		if ((want ^ have) & ~ignore)
 			repl_diff(c, "entry", repl_entry_addr(addr, level, i),
 				  level, domain, READ_ONCE(canon[i]), have);
+		/* Shootdowns leave out whom they do not know of. */
+		else if (copy->pt_repl_lazy && level > PG_LEVEL_4K &&
+			 (!root || i < PGD_KERNEL_START) &&
+			 repl_is_table(have) &&
+			 !repl_find(repl_child(canon[i]), domain) &&
+			 repl_wants_copy(repl_child(canon[i]), level - 1,
+					 domain) &&
+			 !node_isset(domain, c->mm->pgtable_repl->linked))
+			repl_diff(c, "link to another node's table",
+				  repl_entry_addr(addr, level, i), level,
+				  domain, READ_ONCE(canon[i]), have);
 	}
 }
 
@@ -109,6 +125,8 @@ static void repl_check_user_root(struct repl_check *c)
 				want = repl_translate(want,
 						      copy->pt_repl_domain);
 			c->report->entries++;
+			if (copy->pt_repl_lazy && !have && i < PGD_KERNEL_START)
+				continue;
 			if ((want ^ have) & ~_PAGE_ACCESSED)
 				repl_diff(c, "user root entry",
 					  repl_entry_addr(0, repl_root_level(),
@@ -133,7 +151,8 @@ static void repl_check_table(struct repl_check *c, struct ptdesc *table,
 	spin_lock(ptl);
 	for_each_copy(copy, table) {
 		repl_check_copy(c, table, copy, level, addr);
-		if (parent && !repl_find(parent, copy->pt_repl_domain))
+		if (parent && !copy->pt_repl_lazy &&
+		    !repl_find(parent, copy->pt_repl_domain))
 			repl_diff(c, "copy without a parent", addr, level,
 				  copy->pt_repl_domain, 0, 0);
 	}
@@ -165,7 +184,8 @@ static void repl_check_table(struct repl_check *c, struct ptdesc *table,
 			for_each_copy(copy, child) {
 				repl_check_copy(c, child, copy, PG_LEVEL_4K,
 						below);
-				if (!repl_find(table, copy->pt_repl_domain))
+				if (!copy->pt_repl_lazy &&
+				    !repl_find(table, copy->pt_repl_domain))
 					repl_diff(c, "copy without a parent",
 						  below, PG_LEVEL_4K,
 						  copy->pt_repl_domain, 0, 0);

@@ -82,16 +82,24 @@ static void repl_link(struct ptdesc *table, void *entry, pteval_t val,
 	if (lock)
 		spin_lock_nested(ptlock_ptr(child), 2);
 	for_each_copy(copy, table) {
+		pteval_t *slot = repl_slot(copy, entry);
 		unsigned int domain = copy->pt_repl_domain;
 
+		/* The others of these are linked when they fault (lazy.c). */
+		if (copy->pt_repl_lazy && READ_ONCE(*slot))
+			repl_note(copy);
+		if (copy->pt_repl_lazy && !repl_own(copy)) {
+			if (READ_ONCE(*slot))
+				repl_write(slot, 0, level);
+			continue;
+		}
 		if (!repl_find(child, domain) &&
 		    repl_wants_copy(child, level - 1, domain))
 			repl_copy_table(child, level - 1, copy->pt_repl_mm,
-					domain, NULL);
+					domain, NULL, copy->pt_repl_lazy);
 		/* A walker that follows the link finds the copy filled. */
 		smp_wmb();
-		repl_write(repl_slot(copy, entry),
-			   repl_translate(val, domain), level);
+		repl_write(slot, repl_translate(val, domain), level);
 	}
 	if (lock)
 		spin_unlock(ptlock_ptr(child));
@@ -107,6 +115,7 @@ void __pgtable_repl_set_entry(void *entry, pteval_t val, enum pg_level level)
 {
 	struct ptdesc *table = repl_table_of(entry);
 	struct ptdesc *copy;
+	bool user;
 
 	if (!table || !table->pt_repl)
 		return;
@@ -115,13 +124,17 @@ void __pgtable_repl_set_entry(void *entry, pteval_t val, enum pg_level level)
 	pgtable_repl_lazy_flush();
 
 	/* The kernel's half of a root is the same in all: not replicated. */
-	if (repl_is_table(val) &&
-	    (level < repl_root_level() || pgdp_maps_userspace(entry))) {
+	user = level < repl_root_level() || pgdp_maps_userspace(entry);
+	if (user && repl_is_table(val)) {
 		repl_link(table, entry, val, level);
 		return;
 	}
-	for_each_copy(copy, table)
-		repl_write(repl_slot(copy, entry), val, level);
+	for_each_copy(copy, table) {
+		pteval_t *slot = repl_slot(copy, entry);
+
+		if (!user || repl_takes(copy, slot))
+			repl_write(slot, val, level);
+	}
 }
 
 /* Store a run of canonical leaf entries to all copies, in address order. */
@@ -132,8 +145,14 @@ static void repl_sweep(pteval_t *start, pteval_t *end)
 
 	if (!table)
 		return;
-	for_each_copy(copy, table)
-		repl_store(repl_slot(copy, start), start, end - start);
+	for_each_copy(copy, table) {
+		pteval_t *slot = repl_slot(copy, start);
+
+		if (unlikely(copy->pt_repl_lazy))
+			repl_store_held(copy, slot, start, end - start);
+		else
+			repl_store(slot, start, end - start);
+	}
 }
 
 static void repl_run_end(struct pgtable_repl_run *run)
@@ -257,7 +276,7 @@ pteval_t __repl_slow __pgtable_repl_sync(void *entry, unsigned long nr)
 	/* What a page fault does. */
 	val = READ_ONCE(*(pteval_t *)entry);
 	for_each_copy(copy, __repl_table_of(entry))
-		WRITE_ONCE(*repl_slot(copy, entry), val);
+		repl_store_one(copy, entry, val);
 	return 0;
 }
 EXPORT_SYMBOL_GPL(__pgtable_repl_sync);
@@ -292,7 +311,7 @@ pteval_t __repl_slow __pgtable_repl_set_ptes(void *entry, pteval_t val,
 		   !this_cpu_read(pgtable_repl_batch.lazy))) {
 		WRITE_ONCE(*(pteval_t *)entry, val);
 		for_each_copy(copy, __repl_table_of(entry))
-			WRITE_ONCE(*repl_slot(copy, entry), val);
+			repl_store_one(copy, entry, val);
 		return 0;
 	}
 	asm volatile("call repl_set_run"
@@ -394,8 +413,11 @@ pteval_t __repl_slow repl_exchange(void *entry, pteval_t val)
 	if (!table)
 		return 0;
 	for_each_copy(copy, table) {
-		pteval_t found = xchg(repl_slot(copy, entry), val);
+		pteval_t *slot = repl_slot(copy, entry), found;
 
+		if (!repl_takes(copy, slot))
+			continue;
+		found = xchg(slot, val);
 		if (found & _PAGE_PRESENT)
 			bits |= found & PGTABLE_REPL_AD;
 	}
@@ -495,6 +517,11 @@ pteval_t __repl_slow repl_wrprotect(void *entry, unsigned long nr)
 		pteval_t *slot = repl_slot(copy, entry);
 		pteval_t old = READ_ONCE(*slot), new;
 
+		if (copy->pt_repl_lazy) {
+			if (!old)
+				continue;
+			repl_note(copy);
+		}
 		do {
 			new = native_pte_val(pte_wrprotect(native_make_pte(old)));
 		} while (!try_cmpxchg(slot, &old, new));

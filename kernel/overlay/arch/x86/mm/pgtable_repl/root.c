@@ -4,6 +4,7 @@
  */
 #include <linux/jump_label_ratelimit.h>
 #include <linux/mmu_context.h>
+#include <linux/prctl.h>
 #include <asm/tlbflush.h>
 #include "table.h"
 
@@ -106,7 +107,8 @@ EXPORT_SYMBOL_GPL(__pgtable_repl_loaded_pgd);
 
 /*
  * Make a page pair the root of a domain: the kernel's half as it is, user
- * space's entries pointing to the domain's copies of the tables below.
+ * space's entries pointing to the domain's copies of the tables below, or
+ * empty in a lazy tree.
  *
  * pgd_lock excludes sync_global_pgds(), the page-table lock writers of user
  * entries and of the LDT's, the LDT semaphore (arch_pgtable_repl_lock()) the
@@ -115,6 +117,7 @@ EXPORT_SYMBOL_GPL(__pgtable_repl_loaded_pgd);
 static pgd_t *repl_make_root(struct mm_struct *mm, unsigned int domain,
 			     struct page *page)
 {
+	bool lazy = mm->pgtable_repl->policy.mode == PR_PGTABLE_REPL_LAZY;
 	struct ptdesc *table = virt_to_ptdesc(mm->pgd);
 	struct ptdesc *copy = page_ptdesc(page);
 	pteval_t *from = (pteval_t *)mm->pgd;
@@ -131,16 +134,16 @@ static pgd_t *repl_make_root(struct mm_struct *mm, unsigned int domain,
 	for (i = 0; i < PGD_KERNEL_START; i++) {
 		pteval_t val = READ_ONCE(from[i]);
 
-		if (!val)
+		if (!val || lazy)
 			continue;
 		if (repl_is_table(val))
 			val = repl_translate(val, domain);
 		repl_write((pteval_t *)(root + i), val, repl_root_level());
 	}
-	repl_attach(table, copy, mm, domain);
+	repl_attach(table, copy, mm, domain, lazy);
 	if (PGD_ALLOCATION_ORDER)
 		repl_attach(page_ptdesc(ptdesc_page(table) + 1),
-			    page_ptdesc(page + 1), mm, domain);
+			    page_ptdesc(page + 1), mm, domain, lazy);
 	spin_unlock(&mm->page_table_lock);
 	spin_unlock(&pgd_lock);
 
@@ -179,6 +182,25 @@ void arch_pgtable_repl_new(struct mm_struct *mm)
 
 	for_each_node_mask(domain, repl->policy.nodes)
 		repl->roots[domain] = repl_new_root(mm, domain);
+	repl_filter(repl);
+}
+
+/**
+ * repl_filter() - let shootdowns leave out domains with lazy trees
+ * @repl: replication state, under the mmap lock, or of an mm that nobody runs in
+ *
+ * Every CPU of theirs has loaded its domain's root by now, and has nothing left
+ * in its TLB from before.
+ */
+void repl_filter(struct pgtable_repl *repl)
+{
+	unsigned int domain;
+
+	if (repl->policy.mode != PR_PGTABLE_REPL_LAZY)
+		return;
+	for_each_node_mask(domain, repl->policy.nodes)
+		if (repl->roots[domain])
+			node_set(domain, repl->filtered);
 }
 
 /**

@@ -13,6 +13,7 @@
  */
 #include <linux/mm.h>
 #include <linux/vmstat.h>
+#include <asm/pgtable_repl_lazy.h>
 #include <asm/tlb.h>
 #include "table.h"
 
@@ -44,14 +45,16 @@ static void repl_fill(pteval_t *to, const pteval_t *from, enum pg_level level,
  * @copy: the copy, filled
  * @mm: the address space
  * @domain: the domain that will walk it; has no copy of @table yet
+ * @lazy: whether it holds only what its domain uses
  */
 void repl_attach(struct ptdesc *table, struct ptdesc *copy,
-		 struct mm_struct *mm, unsigned int domain)
+		 struct mm_struct *mm, unsigned int domain, bool lazy)
 {
 	copy->pt_repl_delta = (unsigned long)ptdesc_address(copy) -
 			      (unsigned long)ptdesc_address(table);
 	copy->pt_repl_mm = mm;
 	copy->pt_repl_domain = domain;
+	copy->pt_repl_lazy = lazy;
 	copy->pt_repl_next = table->pt_repl;
 	/* Lockless readers find a copy that is filled and linked. */
 	smp_store_release(&table->pt_repl, copy);
@@ -83,13 +86,14 @@ void repl_unlink(struct ptdesc *table, struct ptdesc **link)
  * @mm: the address space
  * @domain: the domain
  * @page: page to use, on the domain's node; NULL: get one without sleeping
+ * @lazy: make it empty, as its parent's copy is lazy
  *
  * Return: the copy, or NULL when no local memory could be had.  The domain then
  * walks the canonical page: slower, and just as right.
  */
 struct ptdesc *repl_copy_table(struct ptdesc *table, enum pg_level level,
 			       struct mm_struct *mm, unsigned int domain,
-			       struct page *page)
+			       struct page *page, bool lazy)
 {
 	struct ptdesc *copy;
 
@@ -100,12 +104,21 @@ struct ptdesc *repl_copy_table(struct ptdesc *table, enum pg_level level,
 		atomic_long_inc(&mm->pgtable_repl->fallbacks);
 		count_vm_event(PGTABLE_REPL_FALLBACK);
 		trace_pgtable_repl_fallback(mm, domain, level);
+		if (lazy) {
+			node_set(domain, mm->pgtable_repl->linked);
+			/* Before a CPU walks the link; see shootdown.c. */
+			smp_mb();
+		}
 		return NULL;
 	}
 	copy = page_ptdesc(page);
-	repl_fill(ptdesc_address(copy), ptdesc_address(table), level, domain);
+	if (lazy)
+		clear_page(ptdesc_address(copy));
+	else
+		repl_fill(ptdesc_address(copy), ptdesc_address(table), level,
+			  domain);
 	pgtable_repl_account(page, mm, 1);
-	repl_attach(table, copy, mm, domain);
+	repl_attach(table, copy, mm, domain, lazy);
 	trace_pgtable_repl_copy(mm, domain, level);
 	return copy;
 }
@@ -132,20 +145,24 @@ void __pgtable_repl_release(struct ptdesc *table)
 
 /**
  * __pgtable_repl_free_tlb() - a canonical table is freed through mmu_gather
- * @tlb: the gather, which flushes all domains before pages are freed
+ * @tlb: the gather, which flushes before pages are freed
  * @table: the table, no longer linked
+ *
+ * Notes in the gather which domains had a copy, or may have been linked to the
+ * table itself: these are flushed (shootdown.c).
  */
 void __pgtable_repl_free_tlb(struct mmu_gather *tlb, struct ptdesc *table)
 {
+	if (tlb->repl_recording)
+		node_set(pgtable_repl_node_domain(page_to_nid(ptdesc_page(table))),
+			 tlb->repl_domains);
 	while (table->pt_repl) {
 		struct ptdesc *copy = table->pt_repl;
 
+		if (tlb->repl_recording)
+			node_set(copy->pt_repl_domain, tlb->repl_domains);
 		repl_unlink(table, &table->pt_repl);
-#ifdef CONFIG_PARAVIRT
-		paravirt_tlb_remove_table(tlb, ptdesc_page(copy));
-#else
-		tlb_remove_page(tlb, ptdesc_page(copy));
-#endif
+		pgtable_free_table(tlb, ptdesc_page(copy));
 	}
 }
 

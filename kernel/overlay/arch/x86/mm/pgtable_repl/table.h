@@ -21,6 +21,7 @@
 #include <linux/mm.h>
 #include <linux/pgalloc.h>
 #include <linux/pgtable_repl.h>
+#include <asm/tlb.h>
 #include "../../../../mm/pgtable_repl/internal.h"
 
 /* The bits in which a copy may differ from the canonical leaf entry. */
@@ -60,10 +61,60 @@ static inline struct ptdesc *repl_table_of(const void *entry)
 	return repl_in_table(entry) ? __repl_table_of(entry) : NULL;
 }
 
+/*
+ * Whether the current task's faults, here and now, are those of the domain that
+ * a copy belongs to.  What they make is stored to a lazy copy right away.
+ *
+ * Context: preemption off, as wherever the lock of a table is held.
+ */
+static __always_inline bool repl_own(const struct ptdesc *copy)
+{
+	return current->mm == copy->pt_repl_mm &&
+	       copy->pt_repl_domain == this_domain();
+}
+
+/*
+ * An entry that a lazy copy holds is changed: its domain may have it in a TLB.
+ * What this task does not gather the flush for is flushed in all domains that
+ * have a copy of the table.
+ */
+static __always_inline void repl_note(const struct ptdesc *copy)
+{
+	struct mmu_gather *tlb = current->repl_gather;
+
+	if (tlb && tlb->mm == copy->pt_repl_mm)
+		__set_bit(copy->pt_repl_domain, tlb->repl_domains.bits);
+}
+
+/*
+ * Whether the entry of a copy is to be stored to.  A lazy copy holds zero for
+ * what its domain has not used, and goes on doing so.
+ */
+static __always_inline bool repl_takes(const struct ptdesc *copy,
+				       const pteval_t *slot)
+{
+	if (!copy->pt_repl_lazy)
+		return true;
+	if (!READ_ONCE(*slot))
+		return repl_own(copy);
+	repl_note(copy);
+	return true;
+}
+
 /* The entry of a copy for a canonical one; itself for a copy just unlinked. */
 static inline pteval_t *repl_slot(struct ptdesc *copy, const void *entry)
 {
 	return (void *)entry + READ_ONCE(copy->pt_repl_delta);
+}
+
+/* Store a leaf entry to a copy. */
+static __always_inline void repl_store_one(struct ptdesc *copy, void *entry,
+					   pteval_t val)
+{
+	pteval_t *slot = repl_slot(copy, entry);
+
+	if (repl_takes(copy, slot))
+		WRITE_ONCE(*slot, val);
 }
 
 /*
@@ -83,6 +134,24 @@ static inline void repl_store(pteval_t *to, const pteval_t *from,
 	}
 	while (from < end)
 		WRITE_ONCE(*to++, READ_ONCE(*from++));
+}
+
+/* The same to a lazy copy. */
+static inline void repl_store_held(struct ptdesc *copy, pteval_t *to,
+				   const pteval_t *from, unsigned int nr)
+{
+	bool own = repl_own(copy), held = false;
+	unsigned int i;
+
+	for (i = 0; i < nr; i++) {
+		if (READ_ONCE(to[i]))
+			held = true;
+		else if (!own)
+			continue;
+		WRITE_ONCE(to[i], READ_ONCE(from[i]));
+	}
+	if (held)
+		repl_note(copy);
 }
 
 /* Whether an entry of a table above the PTE level points to another table. */
@@ -150,10 +219,11 @@ void repl_write(pteval_t *slot, pteval_t val, enum pg_level level);
 pteval_t repl_translate(pteval_t val, unsigned int domain);
 struct ptdesc *repl_copy_table(struct ptdesc *table, enum pg_level level,
 			       struct mm_struct *mm, unsigned int domain,
-			       struct page *page);
+			       struct page *page, bool lazy);
 void repl_attach(struct ptdesc *table, struct ptdesc *copy,
-		 struct mm_struct *mm, unsigned int domain);
+		 struct mm_struct *mm, unsigned int domain, bool lazy);
 void repl_unlink(struct ptdesc *table, struct ptdesc **link);
 pgd_t *repl_new_root(struct mm_struct *mm, unsigned int domain);
+void repl_filter(struct pgtable_repl *repl);
 
 #endif /* _X86_MM_PGTABLE_REPL_TABLE_H */

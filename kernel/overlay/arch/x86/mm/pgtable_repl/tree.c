@@ -123,6 +123,9 @@ void arch_pgtable_repl_del(struct mm_struct *mm, const nodemask_t *domains,
 	struct pgtable_repl *repl = mm->pgtable_repl;
 	unsigned int domain;
 
+	/* From here on they are sent every shootdown; see shootdown.c. */
+	nodes_andnot(repl->filtered, repl->filtered, *domains);
+	smp_mb();
 	for_each_node_mask(domain, *domains) {
 		WRITE_ONCE(repl->retired[domain], repl->roots[domain]);
 		/* __pgtable_repl_loaded_pgd() finds it in one or the other. */
@@ -136,6 +139,9 @@ void arch_pgtable_repl_del(struct mm_struct *mm, const nodemask_t *domains,
 
 	repl_del_below(mm, virt_to_ptdesc(mm->pgd), repl_root_level(), domains,
 		       pages);
+	/* Bit by bit: faults of other domains may be setting theirs. */
+	for_each_node_mask(domain, *domains)
+		node_clear(domain, repl->linked);
 }
 
 /**

@@ -309,16 +309,24 @@ long repl_prctl(int op, unsigned long mode, const void *mask,
 	return prctl(op, mode, mask, bits, flags);
 }
 
+unsigned long repl_mode(void)
+{
+	const char *lazy = getenv("PGTABLE_REPL_TEST_LAZY");
+
+	return lazy && !strcmp(lazy, "1") ? PR_PGTABLE_REPL_LAZY :
+					    PR_PGTABLE_REPL_EAGER;
+}
+
 int repl_set_all(void)
 {
-	return repl_plain() ? 0 : repl_prctl(PR_SET_PGTABLE_REPL,
-					     PR_PGTABLE_REPL_EAGER, NULL, 0, 0);
+	return repl_plain() ? 0 : repl_prctl(PR_SET_PGTABLE_REPL, repl_mode(),
+					     NULL, 0, 0);
 }
 
 int repl_set_mask(const struct repl_mask *mask)
 {
 	return repl_plain() ? 0 : repl_prctl(PR_SET_PGTABLE_REPL,
-					     PR_PGTABLE_REPL_EAGER, mask,
+					     repl_mode(), mask,
 					     REPL_MASK_BITS, 0);
 }
 
@@ -363,6 +371,11 @@ int repl_status(pid_t pid, struct repl_status *status)
 			return -1;
 		else if (!strcmp(line, "fallbacks"))
 			status->fallbacks = strtol(value, NULL, 10);
+		else if (!strcmp(line, "fills"))
+			status->fills = strtol(value, NULL, 10);
+		else if (!strcmp(line, "ipis"))
+			sscanf(value, "requested=%ld sent=%ld",
+			       &status->ipis_requested, &status->ipis_sent);
 		else if (!strcmp(line, "pages"))
 			for (word = strtok_r(value, " ", &save2); word;
 			     word = strtok_r(NULL, " ", &save2)) {

@@ -7,6 +7,9 @@
  * With PGTABLE_REPL_TEST_PLAIN=1 in the environment nothing is ever replicated
  * or checked, so that the operation tests can be validated on any kernel. On a
  * machine with one node, plain mode takes CPUs for nodes.
+ *
+ * With PGTABLE_REPL_TEST_LAZY=1, trees are lazy wherever a test only asks for
+ * replication.
  */
 #ifndef PGTABLE_REPL_UTIL_H
 #define PGTABLE_REPL_UTIL_H
@@ -23,6 +26,10 @@
 #define PR_GET_PGTABLE_REPL	0x50545201
 #define PR_PGTABLE_REPL_OFF	0
 #define PR_PGTABLE_REPL_EAGER	1
+#endif
+#ifndef PR_PGTABLE_REPL_LAZY
+#define PR_PGTABLE_REPL_LAZY	2
+#define PR_PGTABLE_REPL_PREFETCH(d)	((d) + 1)
 #endif
 
 /* Newer than the C library of some distributions. */
@@ -76,6 +83,7 @@ struct repl_status {
 	long pages[REPL_MASK_BITS];
 	long total_pages;
 	long fallbacks;
+	long fills, ipis_requested, ipis_sent;
 };
 
 extern struct repl_topology repl_topo;
@@ -115,6 +123,8 @@ bool repl_mask_equal(const struct repl_mask *a, const struct repl_mask *b);
 struct repl_mask repl_mask_all(void);
 long repl_prctl(int op, unsigned long mode, const void *mask,
 		unsigned long bits, unsigned long flags);
+/* PR_PGTABLE_REPL_EAGER, or what the environment says. */
+unsigned long repl_mode(void);
 int repl_set_all(void);
 int repl_set_mask(const struct repl_mask *mask);
 int repl_set_off(void);

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Page-table replication: domain trees that hold what their domain has used.
+ *
+ * A lazy copy lacks entries: it holds zero for them.  When a CPU faults on one
+ * that the canonical tree has, it is copied, with 2^d entries around it (Hydra,
+ * sections 3.3 and 4.2), before generic code hears of the fault.  From then on
+ * the copy is kept up to date with it, until it is cleared.  Tables are made the
+ * same way, and those that already lie on the domain's node are linked.
+ *
+ * So that generic code finds the path complete and the entry that it makes can
+ * be stored to the faulting domain's copy as well, whatever tables the canonical
+ * tree has on the way are linked first, even if the entry itself is not there.
+ *
+ * The faulting CPU holds the lock of the VMA, or the mmap lock: tables above
+ * PTE tables stay where they are.  Copies may be withdrawn meanwhile (tree.c),
+ * parents first: nothing is attached below a parent that has no copy any more,
+ * and everything is attached and stored to under the lock of its table.
+ */
+#include <linux/sched.h>
+#include <trace/events/pgtable_repl.h>
+#include <asm/pgtable_repl_lazy.h>
+#include "table.h"
+
+/* A fault that is being answered. */
+struct repl_fault {
+	struct mm_struct *mm;
+	struct vm_area_struct *vma;
+	unsigned long addr;
+	unsigned int domain;
+	bool atomic;		/* must not wait for locks or memory */
+	struct page *page;	/* for the copy that is made next */
+};
+
+static unsigned int repl_index(unsigned long addr, enum pg_level level)
+{
+	return (addr >> page_level_shift(level)) & (PTRS_PER_PTE - 1);
+}
+
+static bool repl_fault_lock(struct repl_fault *f, spinlock_t *ptl)
+{
+	if (f->atomic)
+		return spin_trylock(ptl);
+	spin_lock(ptl);
+	return true;
+}
+
+/* As repl_lock_child(); false if that would have to wait and must not. */
+static bool repl_fault_lock_child(struct repl_fault *f, struct ptdesc *child,
+				  enum pg_level level, spinlock_t *held,
+				  spinlock_t **ptl)
+{
+	if (!f->atomic) {
+		*ptl = repl_lock_child(f->mm, child, level, held);
+		return true;
+	}
+	*ptl = repl_lockptr(f->mm, child, level);
+	if (*ptl == held) {
+		*ptl = NULL;
+		return true;
+	}
+	return spin_trylock(*ptl);
+}
+
+/*
+ * Copy the entries around the one faulted on, as far as they are in the same
+ * VMA and aligned group.  The lock of @table is held.  Returns whether the
+ * canonical entry is there at all.
+ */
+static bool repl_fault_fill(struct repl_fault *f, struct ptdesc *table,
+			    struct ptdesc *copy)
+{
+	unsigned long size = PAGE_SIZE << pgtable_repl_prefetch(f->mm);
+	unsigned long start = round_down(f->addr, size), end = start + size;
+	pteval_t *from = ptdesc_address(table), *to;
+	unsigned int i, last, filled = 0;
+
+	from += repl_index(f->addr, PG_LEVEL_4K);
+	if (!(READ_ONCE(*from) & _PAGE_PRESENT))
+		return false;
+
+	start = max(start, f->vma->vm_start);
+	end = min(end, f->vma->vm_end);
+	i = repl_index(start, PG_LEVEL_4K);
+	last = i + ((end - start) >> PAGE_SHIFT);
+	from = ptdesc_address(table);
+	to = ptdesc_address(copy);
+	for (; i < last; i++) {
+		pteval_t val = READ_ONCE(from[i]);
+
+		if (READ_ONCE(to[i]) || !(val & _PAGE_PRESENT))
+			continue;
+		WRITE_ONCE(to[i], val);
+		filled++;
+	}
+	trace_pgtable_repl_fill(f->mm, f->domain, f->addr, filled);
+	return true;
+}
+
+/*
+ * Give the domain what it lacks of @table's entry for the address, and, at the
+ * PMD level, of the PTE table below.  Returns whether the domain is served: the
+ * canonical tree has the page and the domain's tree has it now.  @next gets the
+ * table below, to go on with, if there is one that is not a PTE table.
+ */
+static bool repl_fault_step(struct repl_fault *f, struct ptdesc *table,
+			    enum pg_level level, struct ptdesc **next)
+{
+	pteval_t *entry = (pteval_t *)ptdesc_address(table) +
+			  repl_index(f->addr, level);
+	spinlock_t *ptl = repl_lockptr(f->mm, table, level), *child_ptl;
+	struct ptdesc *copy, *child, *child_copy;
+	bool served = false;
+	pteval_t val, *slot;
+
+	*next = NULL;
+	if (!repl_fault_lock(f, ptl))
+		return false;
+	copy = repl_find(table, f->domain);
+	val = READ_ONCE(*entry);
+	if (!copy || !copy->pt_repl_lazy || !val)
+		goto unlock;
+	slot = repl_slot(copy, entry);
+	if (!repl_is_table(val)) {
+		/* A huge page, unless it is on its way to or from somewhere. */
+		if (!READ_ONCE(*slot) && (val & _PAGE_PRESENT)) {
+			repl_write(slot, val, level);
+			trace_pgtable_repl_fill(f->mm, f->domain, f->addr, 1);
+			served = true;
+		}
+		goto unlock;
+	}
+
+	child = repl_child(val);
+	if (!repl_fault_lock_child(f, child, level - 1, ptl, &child_ptl))
+		goto unlock;
+	if (!READ_ONCE(*slot)) {
+		if (!repl_find(child, f->domain) &&
+		    repl_wants_copy(child, level - 1, f->domain)) {
+			repl_copy_table(child, level - 1, f->mm, f->domain,
+					f->page, true);
+			f->page = NULL;
+		}
+		/* A walker that follows the link finds a table of the domain's. */
+		smp_wmb();
+		repl_write(slot, repl_translate(val, f->domain), level);
+		served = true;
+	}
+	child_copy = repl_find(child, f->domain);
+	if (level > PG_LEVEL_2M) {
+		if (child_copy)
+			*next = child;
+		served = served && !child_copy;
+	} else if (child_copy) {
+		served = repl_fault_fill(f, child, child_copy);
+	}
+	if (child_ptl)
+		spin_unlock(child_ptl);
+unlock:
+	spin_unlock(ptl);
+	return served;
+}
+
+/*
+ * Find, without locks, the table in whose copy the path ends: nothing above has
+ * to be locked for it.  NULL if the canonical tree has none either, or if the
+ * domain walks canonical tables from some level on.
+ */
+static struct ptdesc *repl_fault_find(struct repl_fault *f, pgd_t *root,
+				      enum pg_level *level)
+{
+	pteval_t *entry = (pteval_t *)pgd_offset(f->mm, f->addr);
+	pteval_t *slot = (pteval_t *)(root + pgd_index(f->addr));
+	pteval_t val, have;
+
+	for (*level = repl_root_level();; --*level) {
+		val = READ_ONCE(*entry);
+		have = READ_ONCE(*slot);
+		if (!val)
+			return NULL;
+		if (!have || *level == PG_LEVEL_2M)
+			break;
+		if (!repl_is_table(val) || !repl_is_table(have) ||
+		    !((val ^ have) & PTE_PFN_MASK))
+			return NULL;
+		entry = (pteval_t *)__va(val & PTE_PFN_MASK) +
+			repl_index(f->addr, *level - 1);
+		slot = (pteval_t *)__va(have & PTE_PFN_MASK) +
+		       repl_index(f->addr, *level - 1);
+	}
+	if (*level == PG_LEVEL_2M && have) {
+		/* A table of the node's own, or one whose entry is there. */
+		if (!repl_is_table(val) || !repl_is_table(have) ||
+		    !((val ^ have) & PTE_PFN_MASK))
+			return NULL;
+		slot = (pteval_t *)__va(have & PTE_PFN_MASK) +
+		       repl_index(f->addr, PG_LEVEL_4K);
+		if (READ_ONCE(*slot))
+			return NULL;
+	}
+	return __repl_table_of(entry);
+}
+
+/*
+ * Have a page ready before locks are taken, if a copy of the next table is going
+ * to be made.  Without one, it is attempted without sleeping.
+ */
+static void repl_fault_prepare(struct repl_fault *f, struct ptdesc *table,
+			       enum pg_level level)
+{
+	pteval_t *entry = (pteval_t *)ptdesc_address(table) +
+			  repl_index(f->addr, level);
+	pteval_t val = READ_ONCE(*entry);
+	bool want;
+
+	if (f->page || f->atomic || !repl_is_table(val))
+		return;
+	rcu_read_lock();	/* PTE tables of files may go at any time */
+	want = repl_wants_copy(repl_child(val), level - 1, f->domain) &&
+	       !repl_find(repl_child(val), f->domain);
+	rcu_read_unlock();
+	if (want)
+		f->page = pgtable_repl_alloc_page(f->mm, f->domain, 0,
+						  GFP_KERNEL | __GFP_NORETRY |
+						  __GFP_NOWARN);
+}
+
+static bool repl_fault(struct repl_fault *f)
+{
+	struct pgtable_repl *repl = mm_pgtable_repl(f->mm);
+	struct ptdesc *table, *next;
+	enum pg_level level;
+	bool served;
+	pgd_t *root;
+
+	/* Should this task move to another domain now, it will fault again. */
+	f->domain = domain_of(raw_smp_processor_id());
+	rcu_read_lock();
+	root = READ_ONCE(repl->roots[f->domain]);
+	table = root && virt_to_ptdesc(root)->pt_repl_lazy ?
+		repl_fault_find(f, root, &level) : NULL;
+	rcu_read_unlock();
+	if (!table)
+		return false;
+
+	do {
+		repl_fault_prepare(f, table, level);
+		served = repl_fault_step(f, table, level, &next);
+		table = next;
+	} while (table && level-- > PG_LEVEL_2M);
+	if (f->page)
+		__free_page(f->page);
+	if (served) {
+		count_vm_event(PGTABLE_REPL_FILL);
+		atomic_long_inc(&repl->fills);
+	}
+	return served;
+}
+
+/**
+ * __pgtable_repl_fault() - answer a page fault from the canonical tree
+ * @vma: the VMA, locked for reading, or its mm is
+ * @addr: the address
+ *
+ * A write to a page that is there for reading faults once more, on a present
+ * entry, and goes the usual way.
+ *
+ * Context: process context, may sleep for memory.
+ * Return: whether the access is to be tried again.
+ */
+bool __pgtable_repl_fault(struct vm_area_struct *vma, unsigned long addr)
+{
+	struct repl_fault f = {
+		.mm = vma->vm_mm, .vma = vma, .addr = addr & PAGE_MASK,
+	};
+
+	return repl_fault(&f);
+}
+
+/**
+ * __pgtable_repl_fault_atomic() - the same where page faults are disabled
+ * @mm: the address space, current->mm
+ * @addr: the address
+ *
+ * Who disables them expects no fault on a page that is there.  Some go on to
+ * ask generic code for the page and try again, which finds it in the canonical
+ * tree and would have them try for ever (fixup_user_fault()).
+ *
+ * Context: any in which interrupts were on; takes no lock that it would have to
+ * wait for, the caller may hold those of page tables.
+ * Return: whether the access is to be tried again.
+ */
+bool __pgtable_repl_fault_atomic(struct mm_struct *mm, unsigned long addr)
+{
+	struct repl_fault f = {
+		.mm = mm, .addr = addr & PAGE_MASK, .atomic = true,
+	};
+	bool served;
+
+	if (!in_task())
+		return false;
+	f.vma = lock_vma_under_rcu(mm, addr);
+	if (!f.vma)
+		return false;
+	served = repl_fault(&f);
+	vma_end_read(f.vma);
+	return served;
+}

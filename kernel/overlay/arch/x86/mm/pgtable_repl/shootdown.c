@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Page-table replication: TLB shootdowns only where a copy exists.
+ *
+ * A CPU has translations, and parts of walks, only of what its domain's tree
+ * had.  With lazy trees that is not everything, so a shootdown may leave out the
+ * CPUs of domains that never had any of the tables concerned (Hydra, section
+ * 4.4).  These domains are found in the canonical tree when the TLB is flushed,
+ * past the change:
+ *
+ *  - a PTE table is shared by the domains that have a copy of it and by that of
+ *    the node it lies on, which may be linked to it directly;
+ *  - where there is a huge page, or nothing any more, the domains that have a
+ *    copy of the table above are taken, since any that had what was there must;
+ *  - while a task gathers what it changes for one flush, mmu_gather records
+ *    the domains whose copies held the very entries, and those that shared the
+ *    tables that it frees.  Only domains that may be linked to the canonical
+ *    PTE tables are to be found then.  What others have changed and not flushed
+ *    yet is theirs to flush.  A gather that may have run into it must not end
+ *    before that (mm_tlb_flush_nested()): it goes by tables, for all of the VMAs
+ *    that it has looked at;
+ *  - a domain that walks a canonical table of another node for want of memory
+ *    (@linked) is never left out, nor is one that has no tree, or whose tree is
+ *    just being published or withdrawn (not in @filtered).
+ *
+ * A CPU walks an entry either before it is changed, having been given it by a
+ * copy or link that was there before and that is found here; or it sees the
+ * change.  Copies are filled under the lock that the change was made under; for
+ * links, a full barrier on either side makes it one or the other: the one of
+ * inc_mm_tlb_gen(), and one between noting a domain and linking for it.
+ *
+ * CPUs left out miss a TLB generation.  That has them flush all when they are
+ * next told to flush something: more than needed, never less.
+ *
+ * Software that walks canonical tables with interrupts off is no longer held
+ * off from tables being freed by the IPI, so these are freed by RCU.
+ */
+#include <linux/debugfs.h>
+#include <linux/mmu_notifier.h>
+#include <trace/events/pgtable_repl.h>
+#include <asm/pgtable_repl_lazy.h>
+#include <asm/tlb.h>
+#include "table.h"
+
+static DEFINE_PER_CPU(struct cpumask, repl_sharer_cpus);
+
+#ifdef CONFIG_FAULT_INJECTION
+/*
+ * Loses all shootdowns of lazy trees to other CPUs, to show that a test notices:
+ * /sys/kernel/debug/pgtable_repl/lose_shootdowns.
+ */
+static bool repl_lose_shootdowns;
+
+static const struct cpumask *repl_maybe_lose(const struct cpumask *cpus)
+{
+	return unlikely(READ_ONCE(repl_lose_shootdowns)) ?
+	       cpumask_of(smp_processor_id()) : cpus;
+}
+
+static int __init repl_lose_init(void)
+{
+	debugfs_create_bool("lose_shootdowns", 0600,
+			    debugfs_lookup("pgtable_repl", NULL),
+			    &repl_lose_shootdowns);
+	return 0;
+}
+late_initcall_sync(repl_lose_init);
+#else
+static const struct cpumask *repl_maybe_lose(const struct cpumask *cpus)
+{
+	return cpus;
+}
+#endif
+
+/* A search for the domains that share what maps a range. */
+struct repl_sharers {
+	nodemask_t found;
+	nodemask_t filtered;	/* those that it is worth looking for */
+	bool recorded;		/* copies that held what was changed */
+};
+
+static void repl_share(struct repl_sharers *s, struct ptdesc *table)
+{
+	struct ptdesc *copy;
+
+	for_each_copy(copy, table)
+		node_set(copy->pt_repl_domain, s->found);
+}
+
+/* Walk the canonical tables below @table from @start to @last, inclusive. */
+static void repl_share_range(struct repl_sharers *s, struct ptdesc *table,
+			     enum pg_level level, unsigned long start,
+			     unsigned long last)
+{
+	unsigned int shift = page_level_shift(level);
+	unsigned int i = (start >> shift) & (PTRS_PER_PTE - 1);
+	unsigned int end = (last >> shift) & (PTRS_PER_PTE - 1);
+	unsigned long mask = page_level_size(level) - 1;
+	pteval_t *entry = ptdesc_address(table);
+	bool shared = false;
+
+	for (; i <= end; i++, start = (start | mask) + 1) {
+		pteval_t val = READ_ONCE(entry[i]);
+
+		if (!repl_is_table(val)) {
+			if (!shared && !s->recorded) {
+				repl_share(s, table);
+				shared = true;
+			}
+			continue;
+		}
+		if (level == PG_LEVEL_2M) {
+			struct ptdesc *child = repl_child(val);
+
+			node_set(pgtable_repl_node_domain(
+					page_to_nid(ptdesc_page(child))),
+				 s->found);
+			if (!s->recorded)
+				repl_share(s, child);
+		} else {
+			repl_share_range(s, repl_child(val), level - 1, start,
+					 min(start | mask, last));
+		}
+		if (nodes_subset(s->filtered, s->found))
+			return;
+	}
+}
+
+/*
+ * The CPUs of @mm's that are not in a domain that can be left out.  The mask is
+ * this CPU's, until preemption is enabled.
+ */
+static const struct cpumask *repl_sharer_mask(struct mm_struct *mm,
+					      struct repl_sharers *s)
+{
+	struct cpumask *cpus = this_cpu_ptr(&repl_sharer_cpus);
+	unsigned int domain;
+	nodemask_t out;
+
+	nodes_andnot(out, s->filtered, s->found);
+	if (nodes_empty(out))
+		return mm_cpumask(mm);
+	cpumask_copy(cpus, mm_cpumask(mm));
+	for_each_node_mask(domain, out)
+		cpumask_andnot(cpus, cpus, pgtable_repl_domain_cpus(domain));
+	return cpus;
+}
+
+/**
+ * __pgtable_repl_filters() - whether shootdowns leave out domains
+ * @mm: the address space; it has replication state
+ */
+bool __pgtable_repl_filters(struct mm_struct *mm)
+{
+	return !nodes_empty(mm_pgtable_repl(mm)->filtered);
+}
+
+/**
+ * __pgtable_repl_sharers() - the CPUs that may have translations of a range
+ * @mm: the address space
+ * @start: first address; the entries of the range have been changed
+ * @end: first address behind
+ *
+ * Context: preemption off; whoever changed the entries still holds what keeps
+ * the tables above them in place.
+ */
+const struct cpumask *__pgtable_repl_sharers(struct mm_struct *mm,
+					     unsigned long start,
+					     unsigned long end)
+{
+	struct pgtable_repl *repl = mm_pgtable_repl(mm);
+	struct repl_sharers s = { .filtered = repl->filtered };
+
+	s.found = repl->linked;
+	rcu_read_lock();
+	repl_share_range(&s, virt_to_ptdesc(mm->pgd), repl_root_level(), start,
+			 end - 1);
+	rcu_read_unlock();
+	return repl_sharer_mask(mm, &s);
+}
+
+/**
+ * pgtable_repl_shootdown() - the CPUs that a TLB shootdown must reach
+ * @mm: the address space
+ * @start: first address, or 0 for all if @end is TLB_FLUSH_ALL
+ * @end: first address behind
+ * @tlb: the gather that this flushes, or NULL
+ *
+ * Call it after inc_mm_tlb_gen().
+ *
+ * Context: preemption off; see __pgtable_repl_sharers().
+ * Return: a mask that is good until preemption is enabled.
+ */
+const struct cpumask *pgtable_repl_shootdown(struct mm_struct *mm,
+					     unsigned long start,
+					     unsigned long end,
+					     const struct mmu_gather *tlb)
+{
+	const struct cpumask *cpus = mm_cpumask(mm);
+	unsigned int requested, sent;
+	struct pgtable_repl *repl;
+	struct repl_sharers s;
+	int cpu;
+
+	if (!pgtable_repl_filters(mm) ||
+	    cpumask_any_but(cpus, smp_processor_id()) >= nr_cpu_ids)
+		return cpus;
+	repl = mm_pgtable_repl(mm);
+	s.filtered = repl->filtered;
+	s.found = repl->linked;
+	s.recorded = tlb && tlb->repl_recording;
+	if (s.recorded) {
+		nodes_or(s.found, s.found, tlb->repl_domains);
+		if (tlb->fullmm) {
+			s.recorded = false;
+			start = tlb->repl_start;
+			end = tlb->repl_end;
+		}
+	}
+	if (end != TLB_FLUSH_ALL && start < end) {
+		rcu_read_lock();
+		repl_share_range(&s, virt_to_ptdesc(mm->pgd), repl_root_level(),
+				 start, min(end, TASK_SIZE_MAX) - 1);
+		rcu_read_unlock();
+		cpus = repl_sharer_mask(mm, &s);
+	}
+
+	cpu = smp_processor_id();
+	requested = cpumask_weight(mm_cpumask(mm)) -
+		    cpumask_test_cpu(cpu, mm_cpumask(mm));
+	sent = cpumask_weight(cpus) - cpumask_test_cpu(cpu, cpus);
+	count_vm_events(PGTABLE_REPL_IPI_REQUESTED, requested);
+	count_vm_events(PGTABLE_REPL_IPI_SENT, sent);
+	count_vm_events(PGTABLE_REPL_IPI_SAVED, requested - sent);
+	atomic_long_add(requested, &repl->ipis_requested);
+	atomic_long_add(sent, &repl->ipis_sent);
+	trace_pgtable_repl_shootdown(mm, start, end, cpus, requested);
+	return repl_maybe_lose(cpus);
+}

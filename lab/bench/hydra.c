@@ -1,0 +1,501 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * What lazy domain trees save: TLB interrupts, table pages and faults, in the
+ * situations that the Hydra paper measures. Event counts only, no times.
+ *
+ *   hydra off|eager|lazy SCENARIO...
+ *
+ * Needs threads on at least two nodes. Prints lines
+ *   SCENARIO METRIC VALUE
+ * Interrupts are those that CPUs received for TLB shootdowns, in all of the
+ * machine (/proc/interrupts); there is nothing else on it that makes any.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#define PR_SET_PGTABLE_REPL	0x50545200
+#define PREFETCH(d)		((d) + 1)
+#define PAGE			4096UL
+#define MB			(1UL << 20)
+#define MAX_NODES		64
+
+enum mode { OFF, EAGER, LAZY };
+
+static enum mode mode;
+static int nr_nodes, cpu_of[MAX_NODES];
+
+static void __attribute__((noreturn, format(printf, 1, 2))) fail(const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	fprintf(stderr, "hydra: ");
+	vfprintf(stderr, fmt, args);
+	fprintf(stderr, "\n");
+	exit(1);
+}
+
+static void set_mode(enum mode mode, int d)
+{
+	if (prctl(PR_SET_PGTABLE_REPL, mode, NULL, 0, d < 0 ? 0 : PREFETCH(d)))
+		fail("cannot set the mode %d: %s", mode, strerror(errno));
+}
+
+/* The first CPU of each node. */
+static void find_nodes(void)
+{
+	char path[64], list[64];
+	FILE *file;
+	int node;
+
+	for (node = 0; node < MAX_NODES; node++) {
+		snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/cpulist", node);
+		file = fopen(path, "r");
+		if (!file)
+			break;
+		if (fgets(list, sizeof(list), file) && *list >= '0' && *list <= '9')
+			cpu_of[nr_nodes++] = atoi(list);
+		fclose(file);
+	}
+	if (nr_nodes < 2)
+		fail("this machine has %d node with CPUs; two are needed", nr_nodes);
+}
+
+static void pin(int node)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu_of[node], &set);
+	if (sched_setaffinity(0, sizeof(set), &set))
+		fail("cannot run on CPU %d: %s", cpu_of[node], strerror(errno));
+}
+
+/* Shootdowns received so far, by all CPUs. */
+static long interrupts(void)
+{
+	FILE *file = fopen("/proc/interrupts", "r");
+	char line[4096], *at, *end;
+	long sum = -1;
+
+	while (file && fgets(line, sizeof(line), file)) {
+		at = line + strspn(line, " ");
+		if (strncmp(at, "TLB:", 4))
+			continue;
+		for (sum = 0, at += 4;; at = end) {
+			long n = strtol(at, &end, 10);
+
+			if (at == end)
+				break;
+			sum += n;
+		}
+	}
+	if (!file || sum < 0)
+		fail("/proc/interrupts has no line for TLB shootdowns");
+	fclose(file);
+	return sum;
+}
+
+static long proc_value(const char *path, const char *name)
+{
+	FILE *file = fopen(path, "r");
+	char line[256];
+	long value = -1;
+
+	while (file && fgets(line, sizeof(line), file))
+		if (!strncmp(line, name, strlen(name)))
+			value = atol(line + strlen(name) + strspn(line + strlen(name), ": \t"));
+	if (file)
+		fclose(file);
+	return value;
+}
+
+static long vmstat(const char *name)
+{
+	char key[64];
+
+	snprintf(key, sizeof(key), "%s ", name);
+	return proc_value("/proc/vmstat", key);
+}
+
+/* Pages of this process's page tables, copies included. */
+static long table_pages(void)
+{
+	long pages = proc_value("/proc/self/status", "VmPTE") / 4, n;
+	FILE *file = fopen("/proc/self/pgtable_repl", "r");
+	char line[1024], *at;
+
+	while (file && fgets(line, sizeof(line), file)) {
+		if (strncmp(line, "pages:", 6))
+			continue;
+		for (at = line; (at = strchr(at, '=')); ) {
+			n = strtol(at + 1, &at, 10);
+			pages += n;
+		}
+	}
+	if (file)
+		fclose(file);
+	return pages;
+}
+
+static void *map(size_t len)
+{
+	/* In tables of its own, on any kernel and in any mode. */
+	char *mem = mmap(NULL, len + 2 * MB, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *start;
+
+	if (mem == MAP_FAILED)
+		fail("cannot map %zu bytes: %s", len, strerror(errno));
+	start = (char *)(((uintptr_t)mem + 2 * MB - 1) & -(2 * MB));
+	munmap(mem, start - mem);
+	munmap(start + len, mem + 2 * MB - start);
+	madvise(start, len, MADV_NOHUGEPAGE);
+	return start;
+}
+
+static void touch(volatile char *mem, size_t len)
+{
+	size_t at;
+
+	for (at = 0; at < len; at += PAGE)
+		mem[at] = 1;
+}
+
+/* --- a thread on each node --- */
+
+static pthread_barrier_t barrier;
+static volatile bool quit;
+
+struct thread {
+	pthread_t id;
+	int node;
+	void (*run)(int node);
+};
+
+static void *start(void *arg)
+{
+	struct thread *thread = arg;
+
+	pin(thread->node);
+	thread->run(thread->node);
+	return NULL;
+}
+
+/* Runs @first on node 0 in this thread, and @rest on the others. */
+static void on_nodes(void (*first)(int node), void (*rest)(int node))
+{
+	struct thread threads[MAX_NODES];
+	int i;
+
+	pthread_barrier_init(&barrier, NULL, nr_nodes);
+	quit = false;
+	for (i = 1; i < nr_nodes; i++) {
+		threads[i] = (struct thread){ .node = i, .run = rest };
+		if (pthread_create(&threads[i].id, NULL, start, &threads[i]))
+			fail("cannot start a thread");
+	}
+	pin(0);
+	first(0);
+	quit = true;
+	for (i = 1; i < nr_nodes; i++)
+		pthread_join(threads[i].id, NULL);
+}
+
+static void spin(int node)
+{
+	pthread_barrier_wait(&barrier);
+	while (!quit)
+		__builtin_ia32_pause();
+}
+
+/* --- scenarios --- */
+
+/* Interrupts at the start and end of what all nodes do together. */
+static long started, ended;
+
+#define FLIPS	500
+
+static void flip(int node)
+{
+	volatile char *mem = map(2 * MB);
+	long before;
+	int i;
+
+	mem[0] = 1;
+	pthread_barrier_wait(&barrier);
+	before = interrupts();
+	for (i = 0; i < FLIPS; i++) {
+		mprotect((void *)mem, PAGE, PROT_READ);
+		mprotect((void *)mem, PAGE, PROT_READ | PROT_WRITE);
+		mem[0] = i;
+	}
+	printf("flip interrupts %ld\nflip operations %d\n", interrupts() - before, FLIPS);
+	munmap((void *)mem, 2 * MB);
+}
+
+static void unmap(int node)
+{
+	long before;
+	int i;
+
+	pthread_barrier_wait(&barrier);
+	before = interrupts();
+	for (i = 0; i < FLIPS; i++) {
+		volatile char *mem = mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
+					  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		mem[0] = 1;
+		munmap((void *)mem, PAGE);
+	}
+	printf("munmap interrupts %ld\nmunmap operations %d\n", interrupts() - before, FLIPS);
+}
+
+/* The web server of the Hydra paper: a page for each request, on all nodes. */
+static void requests(int node)
+{
+	int i;
+
+	pthread_barrier_wait(&barrier);
+	if (!node)
+		started = interrupts();
+	pthread_barrier_wait(&barrier);
+	for (i = 0; i < FLIPS; i++) {
+		volatile char *mem = mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
+					  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		mem[0] = 1;
+		munmap((void *)mem, PAGE);
+	}
+	pthread_barrier_wait(&barrier);
+	if (!node)
+		ended = interrupts();
+	pthread_barrier_wait(&barrier);
+}
+
+static void web(int node)
+{
+	requests(node);
+	printf("web interrupts %ld\nweb operations %d\n", ended - started,
+	       FLIPS * nr_nodes);
+}
+
+/* Private heaps, by mmap and by malloc, growing and shrinking on all nodes. */
+#define HEAP	(16 * MB)
+#define BLOCK	(64 * 1024UL)
+
+static void heap_rounds(int node)
+{
+	volatile char *mem;
+	int i;
+
+	mem = map(HEAP);
+	touch(mem, HEAP);
+	pthread_barrier_wait(&barrier);
+	if (!node)
+		started = interrupts();
+	pthread_barrier_wait(&barrier);
+	for (i = 0; i < 20; i++) {
+		touch(mem, HEAP / 4);
+		madvise((void *)mem, HEAP / 4, MADV_DONTNEED);
+		mprotect((void *)mem, HEAP / 4, PROT_READ);
+		mprotect((void *)mem, HEAP / 4, PROT_READ | PROT_WRITE);
+	}
+	pthread_barrier_wait(&barrier);
+	if (!node)
+		ended = interrupts();
+	pthread_barrier_wait(&barrier);
+	munmap((void *)mem, HEAP);
+}
+
+static void heaps(int node)
+{
+	heap_rounds(node);
+	printf("heaps interrupts %ld\nheaps operations %d\n", ended - started,
+	       60 * nr_nodes);
+}
+
+static void malloc_rounds(int node)
+{
+	char *block[32];
+	int round, i;
+
+	/* An arena of this thread's own, before anything is counted. */
+	free(malloc(BLOCK));
+	pthread_barrier_wait(&barrier);
+	if (!node)
+		started = interrupts();
+	pthread_barrier_wait(&barrier);
+	for (round = 0; round < 20; round++) {
+		for (i = 0; i < 32; i++) {
+			block[i] = malloc(BLOCK);
+			touch(block[i], BLOCK);
+		}
+		for (i = 0; i < 32; i++)
+			free(block[i]);
+	}
+	pthread_barrier_wait(&barrier);
+	if (!node)
+		ended = interrupts();
+	pthread_barrier_wait(&barrier);
+}
+
+static void mallocs(int node)
+{
+	malloc_rounds(node);
+	printf("malloc interrupts %ld\nmalloc operations %d\n", ended - started,
+	       20 * nr_nodes);
+}
+
+/* How many pages tables take for what each node has for itself, and shares. */
+static char *region[MAX_NODES];
+
+static void fill_own(int node)
+{
+	region[node] = map(HEAP);
+	touch(region[node], HEAP);
+	pthread_barrier_wait(&barrier);
+	pthread_barrier_wait(&barrier);
+	for (int i = 0; i < nr_nodes; i++)
+		touch(region[i], HEAP);
+	pthread_barrier_wait(&barrier);
+}
+
+static void memory(int node)
+{
+	long before = table_pages();
+
+	region[node] = map(HEAP);
+	touch(region[node], HEAP);
+	pthread_barrier_wait(&barrier);
+	printf("private tables %ld\n", table_pages() - before);
+	pthread_barrier_wait(&barrier);
+	for (int i = 0; i < nr_nodes; i++)
+		touch(region[i], HEAP);
+	pthread_barrier_wait(&barrier);
+	printf("shared tables %ld\n", table_pages() - before);
+	for (int i = 0; i < nr_nodes; i++)
+		munmap(region[i], HEAP);
+}
+
+/* Node 1 reads what node 0 has written, each page once, in random order. */
+static size_t walk_len;
+static char *walk_mem;
+static unsigned int *walk_order;
+
+static void walk(int node)
+{
+	size_t i, nr = walk_len / PAGE;
+	uint64_t sum = 0;
+
+	for (i = 0; i < nr && node == 1; i++)
+		sum += *(volatile char *)(walk_mem + walk_order[i] * PAGE);
+	if (node == 1 && sum != nr)
+		fail("the traversal read %lu ones of %zu", sum, nr);
+}
+
+static void nothing(int node)
+{
+}
+
+static void traversal(void)
+{
+	size_t i, nr;
+	uint64_t seed = 88172645463325252ULL;
+	int d;
+
+	walk_len = 1024 * MB;
+	walk_mem = map(walk_len);
+	pin(0);
+	touch(walk_mem, walk_len);
+	nr = walk_len / PAGE;
+	walk_order = calloc(nr, sizeof(*walk_order));
+	for (i = 0; i < nr; i++)
+		walk_order[i] = i;
+	for (i = nr - 1; i; i--) {
+		unsigned int j, other;
+
+		seed ^= seed << 13;
+		seed ^= seed >> 7;
+		seed ^= seed << 17;
+		j = seed % (i + 1);
+		other = walk_order[i];
+		walk_order[i] = walk_order[j];
+		walk_order[j] = other;
+	}
+	for (d = 0; d <= 9; d++) {
+		long before;
+
+		if (mode == LAZY) {
+			set_mode(OFF, -1);
+			set_mode(LAZY, d);
+		} else if (d) {
+			break;
+		}
+		before = vmstat("pgtable_repl_fill");
+		on_nodes(nothing, walk);
+		printf("traversal faults_d%d %ld\n", d, vmstat("pgtable_repl_fill") - before);
+	}
+	printf("traversal pages %zu\n", nr);
+	munmap(walk_mem, walk_len);
+}
+
+static const struct scenario {
+	const char *name;
+	void (*first)(int node), (*rest)(int node);
+} scenarios[] = {
+	{ "flip", flip, spin },
+	{ "munmap", unmap, spin },
+	{ "web", web, requests },
+	{ "heaps", heaps, heap_rounds },
+	{ "malloc", mallocs, malloc_rounds },
+	{ "memory", memory, fill_own },
+	{ "traversal", NULL, NULL },
+};
+
+int main(int argc, char **argv)
+{
+	static const char * const modes[] = { "off", "eager", "lazy" };
+	size_t nr = sizeof(scenarios) / sizeof(*scenarios), i;
+	int arg;
+
+	for (i = 0; argc > 2 && i < 3; i++)
+		if (!strcmp(argv[1], modes[i]))
+			break;
+	if (argc < 3 || i == 3) {
+		fprintf(stderr, "usage: hydra off|eager|lazy SCENARIO...\nscenarios:");
+		for (i = 0; i < nr; i++)
+			fprintf(stderr, " %s", scenarios[i].name);
+		fprintf(stderr, "\n");
+		return 2;
+	}
+	mode = i;
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	find_nodes();
+	pin(0);
+	if (mode != OFF)
+		set_mode(mode, -1);
+	for (arg = 2; arg < argc; arg++) {
+		for (i = 0; i < nr && strcmp(argv[arg], scenarios[i].name); i++)
+			;
+		if (i == nr)
+			fail("no scenario '%s'", argv[arg]);
+		if (scenarios[i].first)
+			on_nodes(scenarios[i].first, scenarios[i].rest);
+		else
+			traversal();
+	}
+	return 0;
+}
