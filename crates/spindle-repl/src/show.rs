@@ -162,6 +162,7 @@ fn explain(name: &str, value: i64) -> &'static str {
         ("vm.pgtable_repl_mode", 1) => "per process",
         ("vm.pgtable_repl_mode", 2) => "per process, new tables on the fixed node",
         ("vm.pgtable_repl_mode", 3) => "every process",
+        ("vm.pgtable_repl_mode", 4) => "every process, lazily",
         ("vm.pgtable_repl_fixed_node", _) => "where mode 2 puts tables",
         ("vm.pgtable_repl_reserve", _) => "4 KiB pages kept ready on each node",
         ("vm.pgtable_repl_prefetch", _) => "log2 of the entries that a lazy fill copies",

@@ -17,7 +17,7 @@ DEFINE_STATIC_KEY_FALSE(pgtable_repl_fixed_key);
 unsigned long sysctl_pgtable_repl_process_max __read_mostly;
 
 static int repl_reserve_pages;
-/* Entries, as a power of two, that a lazy fill brings along (Hydra, 3.3). */
+/* Entries, as a power of two, that a lazy fill brings along (Hydra, section 3.4). */
 static int repl_prefetch = 3;
 static int repl_prefetch_max = PR_PGTABLE_REPL_PREFETCH_MAX;
 static int repl_mode_max = PGTABLE_REPL_SYS_ALL_LAZY;

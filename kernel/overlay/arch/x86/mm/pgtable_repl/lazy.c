@@ -4,7 +4,7 @@
  *
  * A lazy copy lacks entries: it holds zero for them.  When a CPU faults on one
  * that the canonical tree has, it is copied, with 2^d entries around it (Hydra,
- * sections 3.3 and 4.2), before generic code hears of the fault.  From then on
+ * sections 3.4 and 4.1), before generic code hears of the fault.  From then on
  * the copy is kept up to date with it, until it is cleared.  Tables are made the
  * same way, and those that already lie on the domain's node are linked.
  *

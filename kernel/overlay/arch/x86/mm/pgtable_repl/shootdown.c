@@ -4,8 +4,8 @@
  *
  * A CPU has translations, and parts of walks, only of what its domain's tree
  * had.  With lazy trees that is not everything, so a shootdown may leave out the
- * CPUs of domains that never had any of the tables concerned (Hydra, section
- * 4.4).  These domains are found in the canonical tree when the TLB is flushed,
+ * CPUs of domains that never had any of the tables concerned (Hydra,
+ * sections 3.5 and 4.2).  These domains are found in the canonical tree when the TLB is flushed,
  * past the change:
  *
  *  - a PTE table is shared by the domains that have a copy of it and by that of

@@ -104,7 +104,7 @@ TEST_F(prctl, mask_of_few_bits)
 TEST_F(prctl, unknown_modes)
 {
 	static const unsigned long modes[] = {
-		2, 3, 99, 1UL << 31, 1UL << 32, (1UL << 32) + EAGER, -1UL,
+		3, 4, 99, 1UL << 31, 1UL << 32, (1UL << 32) + EAGER, -1UL,
 	};
 	size_t i;
 
