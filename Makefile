@@ -54,11 +54,12 @@ test-mm: ## compare the kernel's own mm and KVM tests, stock and ours; MM_TESTS=
 	@scripts/kernel-build.sh spindle >/dev/null
 	@scripts/test-mm.sh $(or $(MM_TESTS),all)
 
-soak: ## servers and stressors while replication changes, on both kernels; DURATION=5m each
+soak: ## servers and stressors while replication changes, on both kernels; DURATION=5m each, KERNELS=debug for one
 	@scripts/setup.sh soak
 	@scripts/kernel-build.sh spindle >/dev/null
 	@scripts/kernel-build.sh debug >/dev/null
-	@scripts/soak.sh $(or $(DURATION),5m)
+	@scripts/selftests.sh >/dev/null
+	@scripts/soak.sh $(or $(DURATION),5m) $(KERNELS)
 
 .PHONY: demo
 demo: ## build what is missing and watch memcached's page tables move

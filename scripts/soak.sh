@@ -32,6 +32,8 @@ logs=$BUILD/soak
 mkdir -p "$logs/classes"
 cargo build --locked --quiet
 javac -d "$logs/classes" lab/soak/Soak.java
+# Not built anew if it is there: a VM may be running it.
+[ -x "$BUILD/selftests/pgtable_repl/race" ] || scripts/selftests.sh >/dev/null
 
 failed=0
 for kernel in "${kernels[@]}"; do
@@ -42,7 +44,8 @@ for kernel in "${kernels[@]}"; do
 	# Set-up, and waiting for the last programs, under emulation on a busy
 	# host: a hang detector, nothing else.
 	"$spindle" lab run --kernel "$kernel" --log "$logs/$kernel.console" --timeout $((seconds * 3 + 3600)) \
-		"${append[@]}" -- "$ROOT/lab/soak/run.sh" "$seconds" "$logs/classes" |
+		"${append[@]}" -- "$ROOT/lab/soak/run.sh" "$seconds" "$logs/classes" \
+		"$BUILD/selftests/pgtable_repl/race" |
 		tee "$logs/$kernel.log" || status=$?
 	[ "$status" = 0 ] || {
 		say "soak: FAILED on the kernel '$kernel', status $status"

@@ -92,6 +92,17 @@ function differ(test, text) {
 	if (!racy[test]) differences++
 }
 
+# Outcomes for people: "pass pass pass fail " is "pass x3, fail".
+function brief(outcomes,    n, i, f, run, text) {
+	n = split(outcomes, f, " ")
+	if (!n) return "none"
+	for (i = 1; i <= n; i += run) {
+		for (run = 1; i + run <= n && f[i + run] == f[i]; run++) ;
+		text = text (i > 1 ? ", " : "") f[i] (run > 1 ? " x" run : "")
+	}
+	return text
+}
+
 BEGIN {
 	read_list(ARGV[1]); base = ARGV[2]; ours = ARGV[3]
 	read_results("base", base)
@@ -110,8 +121,7 @@ BEGIN {
 		for (key in parts) {
 			split(key, p, SUBSEP)
 			if (p[1] != t || result["base", key] == result["ours", key]) continue
-			differ(t, p[2] ": stock " (result["base", key] ? result["base", key] : "none ") \
-			       "ours " (result["ours", key] ? result["ours", key] : "none"))
+			differ(t, p[2] ": stock " brief(result["base", key]) "; ours " brief(result["ours", key]))
 		}
 	}
 	for (k = 1; k <= 2; k++) {

@@ -28,6 +28,9 @@ fi
 
 put() { { echo "$2" >"$1"; } 2>/dev/null; }
 
+# Swap, which many tests use if it is there.
+put /sys/block/zram0/disksize 256M && mkswap -q /dev/zram0 && swapon /dev/zram0
+
 # What tests change and do not put back would reach the next one.
 saved=()
 for setting in /proc/sys/vm/{nr_hugepages,overcommit_memory,overcommit_ratio,enable_soft_offline,compact_unevictable_allowed} \

@@ -1,17 +1,19 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # In the lab VM: servers and stressors, all replicated, while their replication
-# is switched on, off and over. Usage: run.sh SECONDS CLASSES
+# is switched on, off and over, by process and by group, and AutoNUMA,
+# compaction, KSM and khugepaged are at work. Usage: run.sh SECONDS CLASSES RACE
 #
-# CLASSES holds the compiled Java program. The exit status is 1 if a program
-# failed, the consistency check found a difference, or a copy of a page table
-# is left when all have exited.
+# CLASSES holds the compiled Java program, RACE is the selftest of that name.
+# The exit status is 1 if a program failed, the consistency check found a
+# difference, or a copy of a page table is left when all have exited.
 set -u
 
-seconds=$1 classes=$2
+seconds=$1 classes=$2 race=$3
 here=$(cd "$(dirname "$0")" && pwd)
 postgres=$(echo /usr/lib/postgresql/*/bin)
 check=/sys/kernel/debug/pgtable_repl/check
+groups=(/sys/fs/cgroup/soak-{redis,lane})
 dir=/tmp/soak
 failures=0
 started=$SECONDS
@@ -25,9 +27,12 @@ counter() { awk -v name="$1" '$1 == name { print $2 }' /proc/vmstat; }
 
 # consistent WHEN: checks every replicated process.
 consistent() {
-	local report
-	echo all >$check
-	report=$(cat $check)
+	local report file
+	# Through one file: the selftest checks, too.
+	exec {file}<>$check
+	echo all >&$file
+	report=$(cat <&$file)
+	exec {file}<&-
 	case ${report##*$'\n'} in
 	*' 0 differences') ;;
 	*)
@@ -48,9 +53,24 @@ if ! { truncate -s 300M $dir/disk.img && mkfs.ext2 -q $dir/disk.img && mount -o 
 fi
 chmod 1777 $dir/disk
 echo 64 >/proc/sys/vm/nr_hugepages
-echo always >/sys/kernel/mm/transparent_hugepage/enabled
-echo 1 >/sys/kernel/mm/ksm/run
+# What changes page tables behind programs' backs does so often.
 sysctl -qw kernel.numa_balancing=1
+echo 100 >/sys/kernel/debug/sched/numa_balancing/scan_period_min_ms
+echo always >/sys/kernel/mm/transparent_hugepage/enabled
+echo 100 >/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs
+echo 100 >/sys/kernel/mm/transparent_hugepage/khugepaged/alloc_sleep_millisecs
+echo 50 >/sys/kernel/mm/ksm/sleep_millisecs
+echo 1 >/sys/kernel/mm/ksm/run
+mkdir "${groups[@]}" || fail "no groups"
+# Becomes a program that has no setting of its own and is in a group, whose
+# policy holds.
+in_group() {
+	local group=$1
+	shift
+	echo $BASHPID >"$group/cgroup.procs" && echo default >"/proc/$BASHPID/pgtable_repl" && exec "$@"
+}
+numbers() { awk -v names="$*" 'BEGIN { split(names, n, " "); for (i in n) want[n[i]] }
+	$1 in want { printf "%s%s %d", sep, $1, $2; sep = ", " }' /proc/vmstat; }
 
 before=$(counter nr_pgtable_repl_pages)
 # What is started from here on inherits it.
@@ -61,7 +81,7 @@ declare -A job
 memcached -u nobody -m 128 -p 11211 -l 127.0.0.1 >$dir/memcached.log 2>&1 &
 servers=($!)
 mkdir -p $dir/redis
-redis-server --port 6379 --bind 127.0.0.1 --dir $dir/redis --save '' --daemonize no >$dir/redis.log 2>&1 &
+in_group "${groups[0]}" redis-server --port 6379 --bind 127.0.0.1 --dir $dir/redis --save '' --daemonize no >$dir/redis.log 2>&1 &
 servers+=($!)
 
 install -d -o postgres $dir/pg
@@ -90,10 +110,10 @@ job[pgbench]=$!
 java -Xmx192m -Xms64m -XX:+UseG1GC -XX:+UseTransparentHugePages -cp "$classes" Soak "$seconds" 3 >$dir/java.log 2>&1 &
 job[java]=$!
 
-# --- stressors, one after the other, in two lanes ---
+# --- stressors, one after the other, in two lanes, the second one in a group ---
 lanes=(
 	'vm fork mmap userfaultfd swap madvise vm-splice stackmmap mprotect'
-	'numa mremap mmaphuge munmap tlb-shootdown mmapaddr mlock ksm remap vm-segv'
+	'numa mremap mmaphuge munmap exec tlb-shootdown mmapaddr mlock ksm remap vm-segv'
 )
 lane() {
 	local name status option
@@ -129,14 +149,29 @@ lane() {
 	done
 }
 : >$dir/stressors
+: >$dir/races
 lane "${lanes[0]}" 0 &
 job[lane0]=$!
-lane "${lanes[1]}" 1 &
+{
+	echo $BASHPID >"${groups[1]}/cgroup.procs" && echo default >"/proc/$BASHPID/pgtable_repl" &&
+		lane "${lanes[1]}" 1
+} &
 job[lane1]=$!
 
+# --- threads that change one address space in every way while it is switched ---
+{
+	while ((SECONDS < load_until)); do
+		"$race" 12 || exit
+		echo 12 rounds >>$dir/races
+	done
+} >$dir/race.log 2>&1 &
+job[race]=$!
+
 # --- meanwhile: change the replication of whatever runs ---
-policies=('off' 'eager' 'eager all' 'eager 0' 'eager 1,3' 'eager 2' 'eager 0-2')
-changes=0 refused=0 checks=0
+policies=('off' 'eager' 'eager all' 'eager 0' 'eager 1,3' 'eager 2' 'eager 0-2' 'default')
+group_policies=('default' 'off' 'eager all' 'eager 0-2' 'eager 1' 'eager 2,3')
+limits=('max' '64K' '512K' '4M')
+changes=0 refused=0 checks=0 group_changes=0 moves=0 group_refused=0
 next_check=$SECONDS
 RANDOM=1
 while ((SECONDS < load_until)); do
@@ -145,15 +180,32 @@ while ((SECONDS < load_until)); do
 		# This shell's children inherit, so it keeps its own. Everything
 		# else that was there before it is the kernel's.
 		if ((pid <= $$ || RANDOM % 2)); then continue; fi
+		policy=${policies[RANDOM % ${#policies[@]}]}
+		# Mostly that of the group, where there is one.
+		{ read -r group <"$process/cgroup"; } 2>/dev/null || continue
+		[[ $group != */soak-* ]] || ((RANDOM % 4 == 0)) || policy=default
 		# What has exited meanwhile has none.
-		if { echo "${policies[RANDOM % ${#policies[@]}]}" >"$process/pgtable_repl"; } 2>/dev/null; then
+		if { echo "$policy" >"$process/pgtable_repl"; } 2>/dev/null; then
 			changes=$((changes + 1))
 		else
 			refused=$((refused + 1))
 		fi
 	done
+	i=$((RANDOM % ${#groups[@]}))
+	if echo "${group_policies[RANDOM % ${#group_policies[@]}]}" >"${groups[i]}/memory.pgtable_repl" &&
+		echo "${limits[RANDOM % ${#limits[@]}]}" >"${groups[i]}/memory.pgtable_repl.max"; then
+		group_changes=$((group_changes + 1))
+	else
+		fail "a group's setting was refused"
+	fi
+	# One process to the other group. Its pages stay charged to the first.
+	if { read -r pid <"${groups[i]}/cgroup.procs" &&
+		echo "$pid" >"${groups[1 - i]}/cgroup.procs"; } 2>/dev/null; then
+		moves=$((moves + 1))
+	fi
 	if ((SECONDS >= next_check)); then
 		consistent "under load"
+		echo 1 >/proc/sys/vm/compact_memory
 		checks=$((checks + 1))
 		next_check=$((SECONDS + 10))
 		((checks % 3 != 0)) || say "$checks checks clean; $changes changes; $(counter nr_pgtable_repl_pages) pages of copies; $last_check"
@@ -191,6 +243,17 @@ for pid in "${servers[@]}"; do
 done
 swapoff /dev/zram0 || fail "swapoff"
 echo off >/proc/$$/pgtable_repl
+# A group is charged until the last of its processes has been taken apart.
+for group in "${groups[@]}"; do
+	for _ in $(seq 120); do
+		left=$(<"$group/memory.pgtable_repl.current")
+		[ "$left" = 0 ] && break
+		sleep 0.5
+	done
+	[ "$left" = 0 ] || fail "$left bytes of copies are left in ${group##*/}; its processes: $(ps -o pid=,args= -p "$(paste -sd, "$group/cgroup.procs")")"
+	group_refused=$((group_refused + $(awk '/^refused/ { print $2 }' "$group/memory.pgtable_repl.stat")))
+	rmdir "$group" || fail "somebody is left in ${group##*/}"
+done
 # Freed after a grace period; for what takes longer, somebody holds an mm.
 for _ in $(seq 120); do
 	left=$(counter nr_pgtable_repl_pages)
@@ -223,5 +286,9 @@ awk '{ total[$1]++; if ($2 == 3 || $2 == 4) skipped[$1]++ }
 	END { for (s in total) printf "stress-ng %s: %d runs%s\n", s, total[s],
 		skipped[s] ? ", " skipped[s] " not possible here" : "" }' $dir/stressors | LC_ALL=C sort
 say "$changes changes of policy ($refused refused), $checks checks under load, $made copies made and freed, fallbacks $(counter pgtable_repl_fallback)"
+say "$group_changes changes of groups ($group_refused copies refused by their limits), $moves processes moved between them"
+say "race: $(wc -l <$dir/races) runs of 12 rounds"
+say "behind their backs: $(numbers numa_hint_faults numa_pages_migrated pgmigrate_success compact_success \
+	thp_fault_alloc thp_collapse_alloc thp_split_page thp_split_pmd pswpout pswpin ksm_swpin_copy), KSM scans $(</sys/kernel/mm/ksm/full_scans)"
 say "$failures failures"
 [ "$failures" = 0 ]

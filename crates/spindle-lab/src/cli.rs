@@ -18,8 +18,8 @@ use signal_hook::{
 };
 
 use crate::{
-    Accel, AccelChoice, Error, Input, Job, Kernel, NodeSpec, Outcome, Pti, Size, Terminal, Vm,
-    VmConfig, VmHandle,
+    Accel, AccelChoice, Dimm, Error, Input, Job, Kernel, NodeSpec, Outcome, Pti, Size, Terminal,
+    Vm, VmConfig, VmHandle,
     lens::Lens,
     outcome::status,
     paths::build_dir,
@@ -134,6 +134,11 @@ struct MachineArgs {
     #[arg(long, value_name = "DIR")]
     share: Vec<PathBuf>,
 
+    /// A memory module, as NODE=SIZE: memory that the guest adds to that node, offline, and can
+    /// take offline as a whole (repeat)
+    #[arg(long, value_name = "DIMM")]
+    dimm: Vec<Dimm>,
+
     /// Back each node's memory by a file in this directory
     #[arg(long, value_name = "DIR")]
     memory_file: Option<PathBuf>,
@@ -189,6 +194,7 @@ impl MachineArgs {
             append: append.map(String::from).collect(),
             sysctls: self.sysctl.clone(),
             shares: self.share.clone(),
+            dimms: self.dimm.clone(),
             memory_dir: self.memory_file.clone(),
             plugin: None,
             timeout: self.timeout.map(Duration::from_secs),

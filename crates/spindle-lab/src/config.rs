@@ -15,6 +15,8 @@ const MAX_NODES: usize = 64;
 /// Below this the kernel and the tmpfs that holds what programs write do not
 /// fit.
 const MIN_MEMORY: Size = Size::mib(256);
+/// Linux's memory blocks, which come and go as a whole.
+const DIMM_UNIT: Size = Size::mib(128);
 
 /// One memory node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +77,28 @@ impl FromStr for NodeSpec {
             }
         }
         Ok(node)
+    }
+}
+
+/// A memory module: memory of a node that the guest adds to it at run time,
+/// offline, and that can go offline as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dimm {
+    pub node: usize,
+    pub size: Size,
+}
+
+impl FromStr for Dimm {
+    type Err = String;
+
+    /// Reads `NODE=SIZE`.
+    fn from_str(text: &str) -> Result<Dimm, String> {
+        let wrong = || format!("'{text}' is no memory module; allowed: NODE=SIZE, as 3=256M");
+        let (node, size) = text.split_once('=').ok_or_else(wrong)?;
+        Ok(Dimm {
+            node: node.parse().map_err(|_| wrong())?,
+            size: size.parse()?,
+        })
     }
 }
 
@@ -186,6 +210,8 @@ pub struct VmConfig {
     pub sysctls: Vec<(String, String)>,
     /// Host directories that the guest may write, at the same path.
     pub shares: Vec<PathBuf>,
+    /// Beside the nodes' own memory.
+    pub dimms: Vec<Dimm>,
     /// Back each node's memory by a file `nodeN` here, which others can map.
     pub memory_dir: Option<PathBuf>,
     /// A library that QEMU loads to watch the guest; TCG only.
@@ -219,6 +245,7 @@ impl Default for VmConfig {
             append: Vec::new(),
             sysctls: Vec::new(),
             shares: Vec::new(),
+            dimms: Vec::new(),
             memory_dir: None,
             plugin: None,
             timeout: None,
@@ -275,6 +302,21 @@ impl VmConfig {
                 "{} of memory; allowed: {MIN_MEMORY} or more",
                 self.memory()
             ));
+        }
+        for dimm in &self.dimms {
+            if dimm.node >= self.nodes.len() {
+                return invalid(format!(
+                    "memory module of node {}; allowed: 0 to {}",
+                    dimm.node,
+                    self.nodes.len() - 1
+                ));
+            }
+            if dimm.size.bytes() == 0 || dimm.size.in_mib() % DIMM_UNIT.in_mib() != 0 {
+                return invalid(format!(
+                    "memory module of {}; allowed: multiples of {DIMM_UNIT}",
+                    dimm.size
+                ));
+            }
         }
         if self.icount && self.accel == AccelChoice::Kvm {
             return invalid("--icount counts emulated instructions: it excludes KVM".into());
@@ -359,6 +401,20 @@ mod tests {
         assert!(error.contains("6 CPUs on 4 nodes"), "{error}");
         assert!(NodeSpec::even(0, 1, Size::gib(1)).is_err());
         assert!(NodeSpec::even(65, 65, Size::gib(65)).is_err());
+    }
+
+    #[test]
+    fn memory_modules_belong_to_a_node_and_are_whole_blocks() {
+        let with = |text: &str| {
+            let dimm = text.parse().unwrap();
+            refused(move |config| config.dimms.push(dimm))
+        };
+        assert!(with("4=256M").contains("node 4; allowed: 0 to 3"));
+        assert!(with("3=100M").contains("multiples of 128M"));
+        assert!("3".parse::<Dimm>().unwrap_err().contains("NODE=SIZE"));
+        let mut config = VmConfig::default();
+        config.dimms.push("3=256M".parse().unwrap());
+        config.validate().unwrap();
     }
 
     #[test]

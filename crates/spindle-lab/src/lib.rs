@@ -39,7 +39,7 @@ mod vm;
 
 pub use accel::Accel;
 pub use cli::{Args, run};
-pub use config::{AccelChoice, Kernel, NodeSpec, Pti, VmConfig};
+pub use config::{AccelChoice, Dimm, Kernel, NodeSpec, Pti, VmConfig};
 pub use console::{Finding, FindingKind};
 pub use error::Error;
 pub use job::{Input, Job, Terminal};

@@ -38,7 +38,6 @@ pub fn arguments(
     args.option("-accel", accelerator(config, accel));
     args.option("-cpu", cpu_model(config, accel));
     args.option("-smp", topology(config));
-    args.option("-m", format!("{}M", config.memory().in_mib()));
     memory(config, &mut args);
 
     if let Some(plugin) = &config.plugin {
@@ -173,6 +172,21 @@ fn topology(config: &VmConfig) -> String {
 }
 
 fn memory(config: &VmConfig, args: &mut Arguments) {
+    let mut size = format!("{}M", config.memory().in_mib());
+    if !config.dimms.is_empty() {
+        // Each begins at a multiple of a GiB.
+        let room: u64 = config
+            .dimms
+            .iter()
+            .map(|dimm| dimm.size.in_mib().next_multiple_of(1024))
+            .sum();
+        size += &format!(
+            ",slots={},maxmem={}M",
+            config.dimms.len(),
+            config.memory().in_mib() + room
+        );
+    }
+    args.option("-m", size);
     if config.icount {
         args.words("-icount shift=0,sleep=off");
     }
@@ -200,6 +214,16 @@ fn memory(config: &VmConfig, args: &mut Arguments) {
             numa += &format!(",memdev=m{id}");
         }
         args.option("-numa", numa);
+    }
+    for (id, dimm) in config.dimms.iter().enumerate() {
+        args.option(
+            "-object",
+            format!("memory-backend-ram,id=d{id},size={}M", dimm.size.in_mib()),
+        );
+        args.option(
+            "-device",
+            format!("pc-dimm,id=dimm{id},memdev=d{id},node={}", dimm.node),
+        );
     }
 }
 
@@ -311,6 +335,21 @@ mod tests {
         );
         assert!(line.contains("-numa node,nodeid=2,memdev=m2"), "{line}");
         assert!(line.contains("-smp 4,sockets=4,cores=1"), "{line}");
+    }
+
+    #[test]
+    fn memory_modules_have_slots_and_room() {
+        let config = VmConfig {
+            dimms: vec!["3=256M".parse().unwrap()],
+            ..VmConfig::default()
+        };
+        let line = line(&config, Accel::Tcg);
+        for part in [
+            "-m 4096M,slots=1,maxmem=5120M",
+            "-object memory-backend-ram,id=d0,size=256M -device pc-dimm,id=dimm0,memdev=d0,node=3",
+        ] {
+            assert!(line.contains(part), "no '{part}' in {line}");
+        }
     }
 
     #[test]

@@ -4,6 +4,10 @@
  * /sys/kernel/debug/pgtable_repl/check.
  *
  * A pid, or "all", is written; the report is read back.  Report only.
+ *
+ * Who writes and reads through one open file reads the report on what was
+ * written there; who opens the file to read only, the last one of those who
+ * opened it to write only.
  */
 #include <linux/debugfs.h>
 #include <linux/pid_namespace.h>
@@ -15,9 +19,13 @@
 
 #define REPL_REPORT_SIZE	(64 * 1024)
 
-static DEFINE_MUTEX(repl_check_lock);	/* the report, and one check at a time */
-static char *repl_report;
-static size_t repl_report_len;
+struct repl_check_text {
+	size_t len;
+	char text[REPL_REPORT_SIZE];
+};
+
+static DEFINE_MUTEX(repl_check_lock);	/* reports, and one check at a time */
+static struct repl_check_text *repl_last_report;
 
 struct repl_check_run {
 	struct seq_buf text;
@@ -95,6 +103,7 @@ static int repl_check_run(struct repl_check_run *run, pid_t only)
 static ssize_t repl_check_write(struct file *file, const char __user *ubuf,
 				size_t count, loff_t *ppos)
 {
+	struct repl_check_text *report;
 	struct repl_check_run run = { };
 	char buf[16], *text;
 	int only = 0, err;
@@ -108,44 +117,65 @@ static ssize_t repl_check_write(struct file *file, const char __user *ubuf,
 	if (strcmp(text, "all") && (kstrtoint(text, 10, &only) || only <= 0))
 		return -EINVAL;
 
-	mutex_lock(&repl_check_lock);
-	if (!repl_report)
-		repl_report = kvzalloc(REPL_REPORT_SIZE, GFP_KERNEL);
-	if (!repl_report) {
-		mutex_unlock(&repl_check_lock);
+	report = kvzalloc(sizeof(*report), GFP_KERNEL);
+	if (!report)
 		return -ENOMEM;
-	}
 	/* Room for the last line, however many differences there are. */
-	seq_buf_init(&run.text, repl_report, REPL_REPORT_SIZE - 256);
+	seq_buf_init(&run.text, report->text, REPL_REPORT_SIZE - 256);
+
+	mutex_lock(&repl_check_lock);
 	err = repl_check_run(&run, only);
-	repl_report_len = seq_buf_used(&run.text);
+	report->len = seq_buf_used(&run.text);
 	if (seq_buf_has_overflowed(&run.text))
-		repl_report_len += sprintf(repl_report + repl_report_len,
-					   "\n(more differences than fit here)\n");
+		report->len += sprintf(report->text + report->len,
+				       "\n(more differences than fit here)\n");
 	if (!err)
-		repl_report_len += sprintf(repl_report + repl_report_len,
+		report->len += sprintf(report->text + report->len,
 			"checked: %lu processes, %lu tables, %lu entries, %lu differences\n",
 			run.processes, run.report.tables, run.report.entries,
 			run.report.diffs);
+	if (file->f_mode & FMODE_READ) {
+		swap(report, *(struct repl_check_text **)&file->private_data);
+		*ppos = 0;
+	} else {
+		swap(report, repl_last_report);
+	}
 	mutex_unlock(&repl_check_lock);
+	kvfree(report);
 	return err ?: count;
 }
 
 static ssize_t repl_check_read(struct file *file, char __user *ubuf,
 			       size_t count, loff_t *ppos)
 {
-	ssize_t ret;
+	struct repl_check_text *report;
+	ssize_t ret = 0;
 
 	mutex_lock(&repl_check_lock);
-	ret = simple_read_from_buffer(ubuf, count, ppos, repl_report,
-				      repl_report_len);
+	report = file->private_data ?: repl_last_report;
+	if (report)
+		ret = simple_read_from_buffer(ubuf, count, ppos, report->text,
+					      report->len);
 	mutex_unlock(&repl_check_lock);
 	return ret;
 }
 
+static int repl_check_open(struct inode *inode, struct file *file)
+{
+	file->private_data = NULL;
+	return nonseekable_open(inode, file);
+}
+
+static int repl_check_release(struct inode *inode, struct file *file)
+{
+	kvfree(file->private_data);
+	return 0;
+}
+
 static const struct file_operations repl_check_fops = {
 	.owner	= THIS_MODULE,
-	.open	= nonseekable_open,
+	.open	= repl_check_open,
+	.release = repl_check_release,
 	.read	= repl_check_read,
 	.write	= repl_check_write,
 };

@@ -12,11 +12,13 @@
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #define REPL_OPS_FIXTURE
 #include "pgtable_repl_harness.h"
 
 #define DEVICE		"/dev/pmem0"
+#define LEGACY		"/sys/bus/platform/devices/e820_pmem"
 #define PAGES		64
 #define LEN		(PAGES * PAGE)
 #define BIG		(2 * PMD_SIZE)
@@ -26,8 +28,15 @@ static char dir[32];
 /* A file system mounted with @options, or why there is none. */
 static const char *disk_begin(const char *options)
 {
+	const struct timespec pause = { 0, 100000000 };
 	char command[128];
+	int tries;
 
+	/* It is there some time after its drivers. */
+	if (!geteuid() && access(DEVICE, W_OK) && !access(LEGACY, F_OK) &&
+	    !system("modprobe -aq nd_e820 nd_pmem 2>/dev/null"))
+		for (tries = 0; tries < 100 && access(DEVICE, W_OK); tries++)
+			nanosleep(&pause, NULL);
 	if (geteuid() || access(DEVICE, W_OK))
 		return "needs root and " DEVICE ": boot with memmap=SIZE!START";
 	/* Aligned, so that a huge page of a file is one of the device. */

@@ -15,11 +15,13 @@
 
 #define PAGES	32
 #define LEN	(PAGES * PAGE)
+#define NR_HUGE	"/proc/sys/vm/nr_hugepages"
 
 struct handler {
 	int fd;
 	int stop[2];		/* a byte here ends the thread */
 	char *mem;
+	size_t len, page;	/* of the range, and of its pages */
 	char *source;		/* where missing pages are copied from */
 	int faults, wp_faults, minor_faults, errors;
 	pthread_t thread;
@@ -27,7 +29,7 @@ struct handler {
 
 static int resolve(struct handler *h, struct uffd_msg *msg)
 {
-	char *at = (char *)(msg->arg.pagefault.address & ~(PAGE - 1));
+	char *at = (char *)(msg->arg.pagefault.address & ~(h->page - 1));
 
 	if (msg->arg.pagefault.flags & UFFD_PAGEFAULT_FLAG_WP) {
 		struct uffdio_writeprotect wp = {
@@ -39,7 +41,7 @@ static int resolve(struct handler *h, struct uffd_msg *msg)
 	}
 	if (msg->arg.pagefault.flags & UFFD_PAGEFAULT_FLAG_MINOR) {
 		struct uffdio_continue cont = {
-			.range = { (unsigned long)at, PAGE },
+			.range = { (unsigned long)at, h->page },
 		};
 		int ret = ioctl(h->fd, UFFDIO_CONTINUE, &cont);
 
@@ -93,17 +95,19 @@ static void *serve(void *arg)
 }
 
 /* A registered range and a thread that serves it; a reason if there is none. */
-static const char *handler_start(struct handler *h, char *mem, char *source,
-				 uint64_t mode)
+static const char *handler_start_sized(struct handler *h, char *mem, size_t len,
+				       size_t page, char *source, uint64_t mode)
 {
 	struct uffdio_api api = { .api = UFFD_API };
 	struct uffdio_register reg = {
-		.range = { (unsigned long)mem, LEN },
+		.range = { (unsigned long)mem, len },
 		.mode = mode,
 	};
 
 	memset(h, 0, sizeof(*h));
 	h->mem = mem;
+	h->len = len;
+	h->page = page;
 	h->source = source;
 	h->fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
 	if (h->fd < 0)
@@ -117,9 +121,15 @@ static const char *handler_start(struct handler *h, char *mem, char *source,
 	return NULL;
 }
 
+static const char *handler_start(struct handler *h, char *mem, char *source,
+				 uint64_t mode)
+{
+	return handler_start_sized(h, mem, LEN, PAGE, source, mode);
+}
+
 static void handler_stop(struct handler *h)
 {
-	struct uffdio_range range = { (unsigned long)h->mem, LEN };
+	struct uffdio_range range = { (unsigned long)h->mem, h->len };
 
 	if (write(h->stop[1], "x", 1) == 1)
 		pthread_join(h->thread, NULL);
@@ -236,38 +246,62 @@ TEST_F(ops, write_protect_and_fork)
 }
 
 /*
- * Pages that are in the page cache and not mapped: the handler changes them
- * through another mapping before it lets the access go on.
+ * Pages that are in the page cache and not mapped: the handler lets an access
+ * go on to what was written through another mapping.
  */
-TEST_F(ops, minor)
+static void minor(struct __test_metadata *_metadata, unsigned int flags,
+		  int pages, size_t page)
 {
-	int fd = memfd_create("pgtable_repl", 0), i;
+	int fd = memfd_create("pgtable_repl", flags), i;
+	size_t len = pages * page;
 	struct handler h;
 	const char *why;
 	char *mem, *other;
 
 	ASSERT_LE(0, fd);
-	ASSERT_EQ(0, ftruncate(fd, LEN));
-	mem = repl_mmap_aligned(LEN, PMD_SIZE, RW, MAP_SHARED, fd);
-	other = repl_mmap_aligned(LEN, PMD_SIZE, RW, MAP_SHARED, fd);
+	ASSERT_EQ(0, ftruncate(fd, len));
+	mem = repl_mmap_aligned(len, PMD_SIZE, RW, MAP_SHARED, fd);
+	other = repl_mmap_aligned(len, PMD_SIZE, RW, MAP_SHARED, fd);
 	ASSERT_NE(MAP_FAILED, mem);
 	ASSERT_NE(MAP_FAILED, other);
 	for (i = 0; i < repl_topo.nr; i++) {
-		why = handler_start(&h, mem, NULL, UFFDIO_REGISTER_MODE_MINOR);
+		why = handler_start_sized(&h, mem, len, page, NULL,
+					  UFFDIO_REGISTER_MODE_MINOR);
 		if (why)
 			SKIP(return, "%s", why);
-		EXPECT_EQ(0, repl_fill_from(i, other, LEN, i + 1));
+		EXPECT_EQ(0, repl_fill_from(i, other, len, i + 1));
 		/* All nodes fault on the same pages at the same time. */
-		EXPECT_DATA(mem, LEN, i + 1);
-		EXPECT_LE(PAGES, h.minor_faults);
+		EXPECT_DATA(mem, len, i + 1);
+		EXPECT_LE(pages, h.minor_faults);
 		EXPECT_EQ(0, h.errors);
 		handler_stop(&h);
-		EXPECT_EQ(0, repl_fill_from(last_node(), mem, LEN, i + 50));
-		EXPECT_DATA(other, LEN, i + 50);
+		EXPECT_EQ(0, repl_fill_from(last_node(), mem, len, i + 50));
+		EXPECT_DATA(other, len, i + 50);
 		/* Out of this mapping, not out of the cache. */
-		ASSERT_EQ(0, madvise(mem, LEN, MADV_DONTNEED));
+		ASSERT_EQ(0, madvise(mem, len, MADV_DONTNEED));
 	}
+	munmap(mem, len);
+	munmap(other, len);
 	close(fd);
+}
+
+TEST_F(ops, minor)
+{
+	minor(_metadata, 0, PAGES, PAGE);
+}
+
+/* Leaf entries in PMD tables, which two mappings of one process do not share. */
+TEST_F(ops, minor_hugetlb)
+{
+	long before = repl_read_long(NR_HUGE);
+
+	if (before < 0 || repl_write_long(NR_HUGE, before + 4))
+		SKIP(return, "needs root and CONFIG_HUGETLBFS");
+	if (repl_read_long(NR_HUGE) == before + 4)
+		minor(_metadata, MFD_HUGETLB, 4, PMD_SIZE);
+	else
+		SKIP(, "no memory for huge pages");
+	EXPECT_EQ(0, repl_write_long(NR_HUGE, before));
 }
 
 #ifdef UFFDIO_MOVE
