@@ -71,6 +71,11 @@ bench-vmops: ## count instructions per page of virtual-memory operations, stock 
 	@scripts/setup.sh demo
 	@scripts/bench-vmops.sh $(ARGS)
 
+.PHONY: bench-hydra
+bench-hydra: ## count TLB interrupts, table pages and faults: stock, eager, lazy; NODES="4 8"
+	@scripts/setup.sh demo
+	@scripts/bench-hydra.sh $(NODES)
+
 .PHONY: bench-lens
 bench-lens: ## how fast the timing model is; CHAMPSIM=path of its binary compares
 	@cargo build --release --locked --quiet -p spindle
