@@ -455,6 +455,9 @@ EXPORT_SYMBOL_GPL(__pgtable_repl_exchange);
  */
 pteval_t __repl_slow __pgtable_repl_cleared(void *entry, pteval_t old)
 {
+	/* Private memory in a lazy tree. */
+	if (repl_in_table(entry) && !__repl_table_of(entry)->pt_repl)
+		return 0;
 	if (pgtable_repl_incomplete(old))
 		return pgtable_repl_call(repl_exchange, entry, 0UL);
 	if (!repl_extend(entry))

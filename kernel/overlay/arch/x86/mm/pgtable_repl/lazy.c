@@ -225,7 +225,7 @@ static void repl_fault_prepare(struct repl_fault *f, struct ptdesc *table,
 						  __GFP_NOWARN);
 }
 
-static bool repl_fault(struct repl_fault *f)
+static noinline bool repl_fault(struct repl_fault *f)
 {
 	struct pgtable_repl *repl = mm_pgtable_repl(f->mm);
 	struct ptdesc *table, *next;
@@ -257,6 +257,53 @@ static bool repl_fault(struct repl_fault *f)
 	return served;
 }
 
+/*
+ * Whether the domain's tree leads to a canonical PTE table, or to an entry that
+ * is there: nothing to do for us.  Private memory faults here, so the way is
+ * short; it says no where it cannot tell.
+ */
+static bool repl_fault_generic(struct mm_struct *mm, unsigned long addr)
+{
+	struct pgtable_repl *repl = mm_pgtable_repl(mm);
+	bool generic = true;
+	pteval_t val, *slot;
+	pgd_t *root;
+
+	rcu_read_lock();
+	root = READ_ONCE(repl->roots[domain_of(raw_smp_processor_id())]);
+	if (!root)
+		goto out;
+	slot = (pteval_t *)(root + pgd_index(addr));
+	if (pgtable_l5_enabled()) {
+		val = READ_ONCE(*slot);
+		if (!val)
+			goto lacks;
+		slot = (pteval_t *)__va(val & PTE_PFN_MASK) + p4d_index(addr);
+	}
+	val = READ_ONCE(*slot);
+	if (!val)
+		goto lacks;
+	slot = (pteval_t *)__va(val & PTE_PFN_MASK) + pud_index(addr);
+	val = READ_ONCE(*slot);
+	if (!repl_is_table(val))
+		goto lacks;
+	slot = (pteval_t *)__va(val & PTE_PFN_MASK) + pmd_index(addr);
+	val = READ_ONCE(*slot);
+	if (!repl_is_table(val))
+		goto lacks;
+	/* The word is a pointer to something else in a canonical table. */
+	if (repl_child(val)->pt_repl_mm != mm)
+		goto out;
+	slot = (pteval_t *)__va(val & PTE_PFN_MASK) + pte_index(addr);
+	if (READ_ONCE(*slot))
+		goto out;
+lacks:
+	generic = false;
+out:
+	rcu_read_unlock();
+	return generic;
+}
+
 /**
  * __pgtable_repl_fault() - answer a page fault from the canonical tree
  * @vma: the VMA, locked for reading, or its mm is
@@ -270,10 +317,13 @@ static bool repl_fault(struct repl_fault *f)
  */
 bool __pgtable_repl_fault(struct vm_area_struct *vma, unsigned long addr)
 {
-	struct repl_fault f = {
+	struct repl_fault f;
+
+	if (repl_fault_generic(vma->vm_mm, addr))
+		return false;
+	f = (struct repl_fault) {
 		.mm = vma->vm_mm, .vma = vma, .addr = addr & PAGE_MASK,
 	};
-
 	return repl_fault(&f);
 }
 

@@ -13,9 +13,11 @@
 #include "pgtable_repl_harness.h"
 
 #define LOSE		"/sys/kernel/debug/pgtable_repl/lose_shootdowns"
+#define BALANCING	"/proc/sys/kernel/numa_balancing"
 #define PAGES		512UL	/* that a table maps */
 
 FIXTURE(lazy) {
+	long balancing;
 };
 
 static int set_lazy(int d)
@@ -34,6 +36,10 @@ FIXTURE_SETUP(lazy)
 		why = "needs two nodes";
 	if (why)
 		SKIP(return, "%s", why);
+	/* It changes entries, and flushes them, of its own accord. */
+	self->balancing = repl_read_long(BALANCING);
+	if (self->balancing > 0)
+		repl_write_long(BALANCING, 0);
 	ASSERT_EQ(0, set_lazy(-1));
 	ASSERT_EQ(0, repl_workers_start());
 }
@@ -43,6 +49,8 @@ FIXTURE_TEARDOWN(lazy)
 	EXPECT_EQ(0, repl_check(getpid()));
 	repl_workers_stop();
 	EXPECT_EQ(0, repl_set_off());
+	if (self->balancing > 0)
+		repl_write_long(BALANCING, self->balancing);
 }
 
 static struct repl_status status(void)
