@@ -166,9 +166,10 @@ stage_vm-isolated() {
 	selftests_in_vm vm-isolated ours 1800 --pti on --la57 --append sysctl.vm.pgtable_repl_mode=3
 }
 
-# Every process replicated, from init on, under every check.
+# Every process replicated, from init on, under every check. The limit allows for
+# the stages beside it.
 stage_vm-debug() {
-	selftests_in_vm vm-debug debug 2400 --append sysctl.vm.pgtable_repl_mode=3
+	selftests_in_vm vm-debug debug 3600 --append sysctl.vm.pgtable_repl_mode=3
 }
 
 # The suites ran while the debug kernel booted.

@@ -53,14 +53,6 @@ if ! { truncate -s 300M $dir/disk.img && mkfs.ext2 -q $dir/disk.img && mount -o 
 fi
 chmod 1777 $dir/disk
 echo 64 >/proc/sys/vm/nr_hugepages
-# What changes page tables behind programs' backs does so often.
-sysctl -qw kernel.numa_balancing=1
-echo 100 >/sys/kernel/debug/sched/numa_balancing/scan_period_min_ms
-echo always >/sys/kernel/mm/transparent_hugepage/enabled
-echo 100 >/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs
-echo 100 >/sys/kernel/mm/transparent_hugepage/khugepaged/alloc_sleep_millisecs
-echo 50 >/sys/kernel/mm/ksm/sleep_millisecs
-echo 1 >/sys/kernel/mm/ksm/run
 mkdir "${groups[@]}" || fail "no groups"
 # Becomes a program that has no setting of its own and is in a group, whose
 # policy holds.
@@ -98,6 +90,15 @@ for _ in $(seq 600); do
 done
 as_postgres "$postgres/pgbench" -h $dir/pg -q -i -s 2 postgres >$dir/pgbench-init.log 2>&1 || fail "pgbench -i"
 say "servers are up"
+
+# What changes page tables behind programs' backs does so often.
+sysctl -qw kernel.numa_balancing=1
+echo 100 >/sys/kernel/debug/sched/numa_balancing/scan_period_min_ms
+echo always >/sys/kernel/mm/transparent_hugepage/enabled
+echo 100 >/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs
+echo 100 >/sys/kernel/mm/transparent_hugepage/khugepaged/alloc_sleep_millisecs
+echo 50 >/sys/kernel/mm/ksm/sleep_millisecs
+echo 1 >/sys/kernel/mm/ksm/run
 
 # --- load on them, for as long as asked ---
 load_until=$((SECONDS + seconds))
