@@ -7,7 +7,7 @@
 
 use crate::config::{Scheme, Setup};
 use crate::experiment::{Budget, fit_pace, run};
-use crate::machine::{Machine, MachineError};
+use crate::machine::Machine;
 use crate::reference::{Dataset, Run};
 use crate::system::Pace;
 use crate::workload::{Scenario, workload};
@@ -74,18 +74,6 @@ pub struct Fitted {
     pub pace: Pace,
     /// The run that it was fitted to.
     pub from: String,
-}
-
-/// The machine that a dataset was measured on.
-///
-/// # Errors
-/// None with the built-in machines.
-pub fn machine_for(virtualised: bool) -> Result<Machine, MachineError> {
-    Machine::builtin(if virtualised {
-        "gold-6252"
-    } else {
-        "e7-4850v3"
-    })
 }
 
 /// Name of the run that gives a workload's own constant.

@@ -24,7 +24,8 @@ pub struct RunArgs {
     #[arg(long, default_value = "e7-4850v3")]
     machine: String,
     /// Configurations, as the papers name them; the first is what the others
-    /// are compared with
+    /// are compared with. A name of both papers (F, I, TF, TI) is vMitosis'
+    /// beside one that only vMitosis has, such as FM, and else Mitosis'
     #[arg(long, value_delimiter = ',', default_value = "LP-LD")]
     config: Vec<String>,
     /// Computation per unit of work [cycles; default: the generator's]
@@ -68,6 +69,25 @@ pub struct Line {
 /// means Mitosis'.
 pub fn setup(name: &str) -> Result<Setup, UnknownConfig> {
     Setup::parse(name, Scheme::Mitosis).or_else(|_| Setup::parse(name, Scheme::VMitosis))
+}
+
+/// Parses configurations that are compared with each other: in the scheme of
+/// the one paper that has all of them, so that `F,FM` are both vMitosis', or
+/// else each in the one that has it.
+///
+/// # Errors
+/// The first name that neither paper has.
+pub fn setups(names: &[String]) -> Result<Vec<Setup>, UnknownConfig> {
+    [Scheme::Mitosis, Scheme::VMitosis]
+        .into_iter()
+        .find_map(|scheme| {
+            names
+                .iter()
+                .map(|n| Setup::parse(n, scheme))
+                .collect::<Result<_, _>>()
+                .ok()
+        })
+        .map_or_else(|| names.iter().map(|n| setup(n)).collect(), Ok)
 }
 
 fn share(part: u64, all: u64) -> f64 {
@@ -130,11 +150,7 @@ pub fn line_of(
 pub fn run(a: &RunArgs) -> anyhow::Result<ExitCode> {
     let m = util::machine(&a.machine)?;
     let budget = if a.quick { Budget::QUICK } else { Budget::FULL };
-    let setups = a
-        .config
-        .iter()
-        .map(|c| setup(c))
-        .collect::<Result<Vec<_>, _>>()?;
+    let setups = setups(&a.config)?;
     let lines = setups
         .iter()
         .map(|s| {
@@ -194,5 +210,23 @@ pub fn print_lines(lines: &[Line]) {
             100.0 * l.stall_data,
             100.0 * l.stall_walk
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configurations_of_one_run_are_of_one_paper_if_one_has_them_all() {
+        let nested = |names: &[&str]| -> Vec<bool> {
+            let names: Vec<String> = names.iter().map(|n| (*n).to_owned()).collect();
+            let all = setups(&names).unwrap();
+            all.iter().map(|s| s.policies.nested.is_some()).collect()
+        };
+        assert_eq!(nested(&["F", "F+M"]), [false, false]);
+        assert_eq!(nested(&["F", "FM"]), [true, true]);
+        assert_eq!(nested(&["LP-LD", "LL"]), [false, true]);
+        assert!(setups(&["F".to_owned(), "X".to_owned()]).is_err());
     }
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! `spindle lens sweep`: many runs on all cores, resumable.
 
-use crate::run::{Line, predict, setup};
+use crate::run::{Line, predict, setups};
 use crate::util;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use lens::experiment::Budget;
 use lens::workload::{NAMES, workload};
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -62,25 +62,31 @@ fn key(l: &Line) -> (String, String, String, u64, bool) {
     )
 }
 
-/// Results that are in the file already. A last line that a killed sweep left
-/// unfinished is dropped from the file; any other bad line is an error.
-fn finished(a: &SweepArgs) -> anyhow::Result<Vec<Line>> {
-    let Ok(file) = File::open(&a.out) else {
-        return Ok(Vec::new());
+/// Results that are in `file` already. What a killed sweep left of a line
+/// after the last line feed is dropped from the file; any other bad line is
+/// an error and leaves the file alone.
+fn finished(file: &Path) -> anyhow::Result<Vec<Line>> {
+    let text = match std::fs::read(file) {
+        Ok(t) => t,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(e).with_context(|| format!("reading {}", file.display())),
     };
-    let lines: Vec<String> = BufReader::new(file).lines().collect::<Result<_, _>>()?;
-    let (mut done, mut keep) = (Vec::new(), 0);
-    for (i, text) in lines.iter().enumerate() {
-        match serde_json::from_str(text) {
-            Ok(line) => done.push(line),
-            Err(_) if i + 1 == lines.len() => {
-                OpenOptions::new().write(true).open(&a.out)?.set_len(keep)?;
-            }
-            Err(e) => {
-                return Err(e).with_context(|| format!("{}, line {}", a.out.display(), i + 1));
-            }
-        }
-        keep += text.len() as u64 + 1;
+    let keep = text.iter().rposition(|&b| b == b'\n').map_or(0, |p| p + 1);
+    let done = text[..keep]
+        .split(|&b| b == b'\n')
+        .enumerate()
+        .filter(|(_, line)| !line.is_empty())
+        .map(|(i, line)| {
+            serde_json::from_slice(line)
+                .with_context(|| format!("{}, line {}", file.display(), i + 1))
+        })
+        .collect::<anyhow::Result<_>>()?;
+    if keep < text.len() {
+        OpenOptions::new()
+            .write(true)
+            .open(file)
+            .and_then(|f| f.set_len(keep as u64))
+            .with_context(|| format!("dropping an unfinished line of {}", file.display()))?;
     }
     Ok(done)
 }
@@ -97,12 +103,8 @@ pub fn run(a: &SweepArgs) -> anyhow::Result<ExitCode> {
         .iter()
         .map(|n| Ok((n, util::machine(n)?)))
         .collect::<anyhow::Result<Vec<_>>>()?;
-    let setups = a
-        .config
-        .iter()
-        .map(|c| setup(c))
-        .collect::<Result<Vec<_>, _>>()?;
-    let mut done = finished(a)?;
+    let setups = setups(&a.config)?;
+    let mut done = finished(&a.out)?;
     let mut todo = Vec::new();
     for name in &names {
         for (machine_name, m) in &machines {
@@ -190,4 +192,54 @@ fn csv(lines: &[Line]) -> String {
         );
     }
     s
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: SweepArgs,
+    }
+
+    #[test]
+    fn a_stopped_sweep_goes_on_where_it_was() {
+        let file = std::env::temp_dir().join(format!("spindle-sweep-{}.jsonl", std::process::id()));
+        let sweep = |configs: &str| {
+            let out = file.to_str().unwrap();
+            let words = [
+                "sweep",
+                "--quick",
+                "--workload",
+                "gups",
+                "--out",
+                out,
+                "--config",
+            ];
+            let cli = <Cli as clap::Parser>::parse_from(words.into_iter().chain([configs]));
+            run(&cli.args).unwrap();
+            std::fs::read_to_string(&file).unwrap()
+        };
+        let _ = std::fs::remove_file(&file);
+        let first = sweep("LP-LD");
+        // Killed in the middle of the next line, complete but for its end.
+        let torn = format!("{first}{}", first.trim_end());
+        std::fs::write(&file, &torn[..torn.len() - 9]).unwrap();
+        let both = sweep("LP-LD,TLP-LD");
+        assert!(both.starts_with(&first), "what was done is kept");
+        assert_eq!(both.lines().count(), 2);
+        std::fs::write(&file, torn).unwrap();
+        assert_eq!(
+            sweep("LP-LD"),
+            first,
+            "a line without its end does not count"
+        );
+        // Damage elsewhere is not repaired silently.
+        std::fs::write(&file, format!("x\n{first}")).unwrap();
+        let e = finished(&file).unwrap_err();
+        std::fs::remove_file(&file).unwrap();
+        assert!(format!("{e:#}").contains("line 1"), "{e:#}");
+    }
 }

@@ -5,10 +5,10 @@ use crate::{svg, util};
 use anyhow::Context;
 use clap::Args;
 use lens::experiment::Budget;
+use lens::machine::Machine;
 use lens::reference::{Content, Dataset, parse};
 use lens::validate::{
-    Fitted, Row, Summary, distinct, filed_twice, fit_all, machine_for, ordered_pairs, predict,
-    rows, summarise,
+    Fitted, Row, Summary, distinct, filed_twice, fit_all, ordered_pairs, predict, rows, summarise,
 };
 use serde::Serialize;
 use std::path::PathBuf;
@@ -23,6 +23,12 @@ pub struct ValidateArgs {
     /// Only workloads whose name contains this (case is ignored)
     #[arg(long)]
     only: Option<String>,
+    /// Machine of native runs: a built-in name or a TOML file
+    #[arg(long, default_value = "e7-4850v3")]
+    native: String,
+    /// Machine of virtual runs (files with a column exec_s), likewise
+    #[arg(long = "virtual", default_value = "gold-6252")]
+    virtual_: String,
     /// Threads [default: all CPUs]
     #[arg(long)]
     jobs: Option<usize>,
@@ -67,7 +73,12 @@ pub fn run(a: &ValidateArgs) -> anyhow::Result<ExitCode> {
             data.runs
                 .retain(|r| r.workload.to_lowercase().contains(&only));
         }
-        let (fitted, got) = predict_dataset(&data, jobs, budget)?;
+        let machine = util::machine(if data.virtualised {
+            &a.virtual_
+        } else {
+            &a.native
+        })?;
+        let (fitted, got) = predict_dataset(&machine, &data, jobs, budget);
         print_dataset(&data, &fitted, &got);
         all.extend(got);
     }
@@ -151,11 +162,11 @@ impl<'a> From<&'a Row> for Exported<'a> {
 }
 
 fn predict_dataset(
+    m: &Machine,
     data: &Dataset,
     jobs: usize,
     budget: Budget,
-) -> anyhow::Result<(Vec<Fitted>, Vec<Row>)> {
-    let m = machine_for(data.virtualised)?;
+) -> (Vec<Fitted>, Vec<Row>) {
     let mut names: Vec<&str> = data.runs.iter().map(|r| r.workload.as_str()).collect();
     names.dedup();
     names.sort_unstable();
@@ -174,14 +185,14 @@ fn predict_dataset(
         })
         .collect();
     let fitted: Vec<Fitted> =
-        util::parallel(&parts, jobs, |d| fit_all(&m, d, budget), |_, _| {}).concat();
+        util::parallel(&parts, jobs, |d| fit_all(m, d, budget), |_, _| {}).concat();
     let (first, map) = distinct(data);
     let total = first.len();
     let mut count = 0;
     let done = util::parallel(
         &first,
         jobs,
-        |&i| predict(&m, &data.runs[i], &fitted, budget),
+        |&i| predict(m, &data.runs[i], &fitted, budget),
         |_, _| {
             count += 1;
             eprint!("\r{}: {count} of {total} ", data.name);
@@ -189,7 +200,8 @@ fn predict_dataset(
     );
     eprint!("\r{:60}\r", "");
     let predicted: Vec<_> = map.into_iter().map(|i| done[i]).collect();
-    Ok((fitted, rows(data, &predicted)))
+    let rows = rows(data, &predicted);
+    (fitted, rows)
 }
 
 fn print_dataset(data: &Dataset, fitted: &[Fitted], rows: &[Row]) {
