@@ -366,6 +366,7 @@ TEST_F(lazy, unmapping_of_private_pages)
 	ASSERT_EQ(0, repl_pin(repl_topo.cpu[0]));
 	room = repl_mmap_aligned(PMD_SIZE, PMD_SIZE, RW, ANON, -1);
 	ASSERT_NE(MAP_FAILED, room);
+	madvise(room, PMD_SIZE, MADV_NOHUGEPAGE);
 	/* The page alone, its table staying; then the table as well. */
 	repl_store(room, 1);
 	area.mem = room + PMD_SIZE / 2;
