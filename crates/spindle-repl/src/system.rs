@@ -87,7 +87,10 @@ impl System for Linux {
             Request::Off => (PR_PGTABLE_REPL_OFF, None),
             Request::All => (PR_PGTABLE_REPL_EAGER, None),
             Request::Nodes(nodes) => (PR_PGTABLE_REPL_EAGER, Some(nodes.to_words())),
-            Request::Lazy(nodes) => (PR_PGTABLE_REPL_LAZY, nodes.as_ref().map(|nodes| nodes.to_words())),
+            Request::Lazy(nodes) => (
+                PR_PGTABLE_REPL_LAZY,
+                nodes.as_ref().map(|nodes| nodes.to_words()),
+            ),
         };
         let (pointer, bits) = match &mask {
             Some((words, bits)) => (words.as_ptr(), *bits),
