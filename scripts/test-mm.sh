@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Runs the kernel's own tests of memory management, and of KVM, in the lab VM:
-# on the stock kernel and on ours with every process replicated from init on.
+# on the stock kernel and on ours with every process replicated from init on
+# (lazily with REPL_MODE=4 in the environment; see vm.pgtable_repl_mode).
 # Prints what differs; the exit status is 1 if anything does.
 # Usage: test-mm.sh [quick|all|TEST...]; `test-mm.sh list` names the tests.
 set -euo pipefail
@@ -10,6 +11,8 @@ set -euo pipefail
 cd "$ROOT"
 
 list=lab/mm/tests
+mode=${REPL_MODE:-3}
+[[ $mode = [0-4] ]] || die "REPL_MODE '$mode'; allowed: 0 to 4, as vm.pgtable_repl_mode"
 spindle=${CARGO_TARGET_DIR:-$ROOT/target}/debug/spindle
 shadow=$BUILD/selftests-mm-tree
 objects=$BUILD/selftests-mm-objects
@@ -91,6 +94,6 @@ cargo build --locked --quiet
 mkdir -p "$logs"
 failed=0
 run_on stock || failed=1
-run_on ours --append sysctl.vm.pgtable_repl_mode=3 || failed=1
+run_on ours --append "sysctl.vm.pgtable_repl_mode=$mode" || failed=1
 awk -f lab/mm/compare.awk "$list" "$logs/stock" "$logs/ours" || failed=1
 exit "$failed"

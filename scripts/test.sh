@@ -13,7 +13,7 @@ set -euo pipefail
 cd "$ROOT"
 
 stages=(format clippy shellcheck rust library checkpatch kernel-debug
-	selftests-build vm-debug kernel kernel-stock module lab vm-release vm-memory vm-isolated
+	selftests-build vm-debug kernel kernel-stock module lab vm-release vm-lazy vm-memory vm-isolated
 	kunit mm soak)
 # The long one, whose VM keeps one CPU busy most of the time: it runs beside
 # those that follow it.
@@ -134,16 +134,18 @@ stage_vm-plugin() {
 # The VM's own failures (a warning on the console, a hang) are failures of the
 # stage. ARGs choose among the selftests.
 selftests_in_vm() {
-	local name=$1 kernel=$2 limit=$3 status=0 counts options=()
+	local name=$1 kernel=$2 limit=$3 status=0 counts options=() lazy=0
 	shift 3
 	while [ $# != 0 ] && [ "$1" != -- ]; do
 		options+=("$1")
 		shift
 	done
 	[ $# = 0 ] || shift
+	[ "$name" != vm-lazy ] || lazy=1
 	# The default CPU, and protection keys.
 	"$spindle" lab run --kernel "$kernel" --timeout "$limit" --log "$logs/$name.console" \
 		--cpu-model EPYC,+svm,+npt,+pku "${options[@]}" -- \
+		env PGTABLE_REPL_TEST_LAZY=$lazy \
 		"$BUILD/selftests/run_kselftest.sh" -o "$limit" "$@" || status=$?
 	counts=$(awk -f scripts/tap.awk "$logs/$name.log")
 	echo "counts: $counts"
@@ -152,6 +154,18 @@ selftests_in_vm() {
 }
 
 stage_vm-release() { selftests_in_vm vm-release ours 900; }
+
+# Lazy trees, in every process and for what does not ask for one or the other.
+stage_vm-lazy() {
+	local tests=() name
+	for name in map madvise thp fork migrate swap track userfault shared rare observe trace; do
+		tests+=(-t "pgtable_repl:ops_$name")
+	done
+	for name in inherit ldt fresh stale lazy race; do
+		tests+=(-t "pgtable_repl:$name")
+	done
+	selftests_in_vm vm-lazy ours 1200 --append sysctl.vm.pgtable_repl_mode=4 -- "${tests[@]}"
+}
 
 # What needs another machine: persistent memory on node 2, and a node 3 whose
 # memory comes and goes.

@@ -169,8 +169,8 @@ job[lane1]=$!
 job[race]=$!
 
 # --- meanwhile: change the replication of whatever runs ---
-policies=('off' 'eager' 'eager all' 'eager 0' 'eager 1,3' 'eager 2' 'eager 0-2' 'default')
-group_policies=('default' 'off' 'eager all' 'eager 0-2' 'eager 1' 'eager 2,3')
+policies=('off' 'eager' 'eager all' 'eager 0' 'eager 1,3' 'eager 2' 'eager 0-2' 'lazy' 'lazy 0,3 prefetch=9' 'default')
+group_policies=('default' 'off' 'eager all' 'eager 0-2' 'eager 1' 'eager 2,3' 'lazy all prefetch=0')
 limits=('max' '64K' '512K' '4M')
 changes=0 refused=0 checks=0 group_changes=0 moves=0 group_refused=0
 next_check=$SECONDS

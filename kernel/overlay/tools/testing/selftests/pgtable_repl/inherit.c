@@ -84,7 +84,7 @@ static bool shares(const struct repl_mask *want)
 {
 	struct repl_mask mask;
 
-	return repl_get(&mask) == PR_PGTABLE_REPL_EAGER &&
+	return repl_get(&mask) == (long)repl_mode() &&
 	       repl_mask_equal(&mask, want);
 }
 

@@ -190,10 +190,17 @@ static void control(pid_t pid)
 		int node = repl_topo.node[i % repl_topo.nr];
 		int other = repl_topo.node[(i / 3 + 1) % repl_topo.nr];
 
-		switch (i % 5) {
+		switch (i % 8) {
 		case 0:
 		case 3:
 			snprintf(text, sizeof(text), "eager");
+			break;
+		case 4:
+		case 6:
+			snprintf(text, sizeof(text), "lazy prefetch=%u", i / 8 % 10);
+			break;
+		case 5:
+			snprintf(text, sizeof(text), "lazy %d", node);
 			break;
 		case 1:
 			snprintf(text, sizeof(text), "eager %d", node);
