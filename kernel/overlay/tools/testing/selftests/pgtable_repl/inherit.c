@@ -12,7 +12,7 @@
 
 /* What a process that was exec'ed saw of itself: bits of its exit status. */
 enum {
-	SAW_EAGER	= 1,
+	SAW_MODE	= 1,
 	SAW_INHERITED	= 2,
 	SAW_NODES	= 4,	/* the nodes were those that $ASK lists */
 	SAW_COPIES	= 8,
@@ -28,8 +28,8 @@ static int report(const char *list)
 
 	if (repl_parse_list(list, &want) || repl_status(getpid(), &status))
 		return SAW_NOTHING;
-	if (!strcmp(status.mode, "eager"))
-		saw |= SAW_EAGER;
+	if (!strcmp(status.mode, repl_mode() == PR_PGTABLE_REPL_LAZY ? "lazy" : "eager"))
+		saw |= SAW_MODE;
 	if (!strcmp(status.source, "inherited"))
 		saw |= SAW_INHERITED;
 	if (repl_mask_equal(&status.nodes, &want))
@@ -41,7 +41,7 @@ static int report(const char *list)
 	return saw;
 }
 
-#define HEIR	(SAW_EAGER | SAW_INHERITED | SAW_NODES | SAW_COPIES)
+#define HEIR	(SAW_MODE | SAW_INHERITED | SAW_NODES | SAW_COPIES)
 
 /* Runs before main(): this program, exec'ed by one of its tests, only reports. */
 static void __attribute__((constructor(101))) report_if_asked(void)
@@ -225,7 +225,7 @@ TEST_F(inherit, off_is_inherited_too)
 	if (!pid)
 		exec_report(self->list);
 	saw = repl_wait(pid);
-	EXPECT_EQ(0, saw & (SAW_EAGER | SAW_COPIES | SAW_DIRT));
+	EXPECT_EQ(0, saw & (SAW_MODE | SAW_COPIES | SAW_DIRT));
 }
 
 /* The parent's later changes do not reach a child that lives. */

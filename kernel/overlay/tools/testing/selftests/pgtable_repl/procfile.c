@@ -114,7 +114,7 @@ TEST_F(procfile, says_who_set_it)
 TEST_F(procfile, refuses_what_it_does_not_know)
 {
 	static const char *const bad[] = {
-		"on", "lazily", "eagerly", "lazy x", "lazy 0 0", "eager 0-", "eager ,", "eager x",
+		"on", "lazily", "eagerly", "lazy x", "eager 0-", "eager ,", "eager x",
 		"off 0", "off all", "eager -1", "eager 1-0", "eager 99999",
 		"0", "\n", " ", "eager all all", "eager 0 all",
 	};

@@ -81,7 +81,7 @@ TEST_F(sysctl, ranges)
 			EXPECT_EQ(-1, set(rows[i].knob, rows[i].bad[j]))
 				TH_LOG("%s took %ld", rows[i].knob, rows[i].bad[j]);
 			EXPECT_EQ(EINVAL, errno);
-			EXPECT_EQ(rows[i].good[3], get(rows[i].knob));
+			EXPECT_EQ(rows[i].good[4], get(rows[i].knob));
 		}
 		EXPECT_EQ(0, set("mode", 1));
 	}
