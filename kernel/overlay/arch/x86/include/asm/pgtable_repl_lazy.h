@@ -8,7 +8,6 @@
 
 #include <linux/cpumask.h>
 #include <linux/mm_types.h>
-#include <asm/pgtable.h>
 #include <asm/trap_pf.h>
 
 struct mmu_gather;

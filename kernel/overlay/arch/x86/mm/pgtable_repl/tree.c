@@ -125,6 +125,7 @@ void arch_pgtable_repl_del(struct mm_struct *mm, const nodemask_t *domains,
 
 	/* From here on they are sent every shootdown; see shootdown.c. */
 	nodes_andnot(repl->filtered, repl->filtered, *domains);
+	/* Before a CPU walks the canonical tree; pairs with inc_mm_tlb_gen(). */
 	smp_mb();
 	for_each_node_mask(domain, *domains) {
 		WRITE_ONCE(repl->retired[domain], repl->roots[domain]);

@@ -256,7 +256,7 @@ static void *all_spin(void *arg)
  * TLB interrupts that the CPU of each node's thread has received so far, but
  * for the first one's; other CPUs of a node may still be in the mm's mask.
  */
-static long interrupts(void)
+static long received_by_others(void)
 {
 	char text[16384], *line, *at;
 	long sum = 0, n;
@@ -300,9 +300,9 @@ static int shootdowns(int (*fn)(struct area *area), struct area *area,
 	while (__atomic_load_n(&busy.ready, __ATOMIC_RELAXED) < repl_topo.nr - 1)
 		sched_yield();
 	before = status();
-	received = interrupts();
+	received = received_by_others();
 	ret = fn(area);
-	received = interrupts() - received;
+	received = received_by_others() - received;
 	after = status();
 	__atomic_store_n(&busy.quit, 1, __ATOMIC_RELAXED);
 	pthread_join(thread, NULL);

@@ -110,13 +110,13 @@ FIXTURE_TEARDOWN(node)
 }
 
 /* How many pages differ, seen from the node in question and from the others. */
-static int wrong(FIXTURE_DATA(node) *self, uint64_t seed)
+static int wrong(void *mem, int cpu, int home, uint64_t seed)
 {
-	int errors = repl_verify(self->mem, LEN, seed);
+	int errors = repl_verify(mem, LEN, seed);
 
-	errors += repl_pin(self->cpu) != 0;
-	errors += repl_compare(self->mem, LEN, seed);
-	errors += repl_pin(self->home) != 0;
+	errors += repl_pin(cpu) != 0;
+	errors += repl_compare(mem, LEN, seed);
+	errors += repl_pin(home) != 0;
 	return errors;
 }
 
@@ -152,7 +152,7 @@ TEST_F(node, movable)
 		EXPECT_ERRNO(ENODEV, repl_proc_write(getpid(), self->eager));
 		ASSERT_EQ(0, repl_set_all());
 		repl_fill(self->mem, LEN, round + 1);
-		EXPECT_EQ(0, wrong(self, round + 1));
+		EXPECT_EQ(0, wrong(self->mem, self->cpu, self->home, round + 1));
 
 		ASSERT_EQ(0, block(self->blocks[0], "online_movable"));
 		ASSERT_EQ(0, block(self->blocks[1], "online_movable"));
@@ -163,14 +163,14 @@ TEST_F(node, movable)
 		mask[self->node / REPL_LONG_BITS] = 1UL << self->node % REPL_LONG_BITS;
 		EXPECT_EQ(0, syscall(__NR_mbind, self->mem, LEN, MPOL_PREFERRED,
 				     mask, REPL_MASK_BITS, MPOL_MF_MOVE));
-		EXPECT_EQ(0, wrong(self, round + 1));
+		EXPECT_EQ(0, wrong(self->mem, self->cpu, self->home, round + 1));
 		repl_fill(self->mem, LEN, round + 10);
 
 		EXPECT_EQ(0, block(self->blocks[0], "offline"));
-		EXPECT_EQ(0, wrong(self, round + 10));
+		EXPECT_EQ(0, wrong(self->mem, self->cpu, self->home, round + 10));
 		EXPECT_EQ(0, block(self->blocks[1], "offline"));
 		EXPECT_FALSE(has_memory(self->node));
-		EXPECT_EQ(0, wrong(self, round + 10));
+		EXPECT_EQ(0, wrong(self->mem, self->cpu, self->home, round + 10));
 		/* Whoever is set to it stays so, and may fork and exit. */
 		pid = fork();
 		if (!pid)
@@ -192,29 +192,29 @@ TEST_F(node, kernel)
 	ASSERT_EQ(0, repl_set_all());
 	EXPECT_EQ(0, copies(self->node));
 	repl_fill(self->mem, LEN, 1);
-	EXPECT_EQ(0, wrong(self, 1));
+	EXPECT_EQ(0, wrong(self->mem, self->cpu, self->home, 1));
 	ASSERT_EQ(0, block(self->blocks[0], "online_kernel"));
 	EXPECT_TRUE(gets_copies(self->node));
-	EXPECT_EQ(0, wrong(self, 1));
+	EXPECT_EQ(0, wrong(self->mem, self->cpu, self->home, 1));
 	EXPECT_ERRNO(EBUSY, block(self->blocks[0], "offline"));
 	EXPECT_LT(1, copies(self->node));
 	EXPECT_EQ(0, mprotect(self->mem, LEN, PROT_READ));
 	EXPECT_EQ(0, mprotect(self->mem, LEN, RW));
 	repl_fill(self->mem, LEN, 2);
-	EXPECT_EQ(0, wrong(self, 2));
+	EXPECT_EQ(0, wrong(self->mem, self->cpu, self->home, 2));
 	EXPECT_EQ(0, block(self->blocks[1], "offline"));
-	EXPECT_EQ(0, wrong(self, 2));
+	EXPECT_EQ(0, wrong(self->mem, self->cpu, self->home, 2));
 
 	EXPECT_EQ(0, repl_set_off());
 	EXPECT_EQ(0, copies(self->node));
-	EXPECT_EQ(0, wrong(self, 2));
+	EXPECT_EQ(0, wrong(self->mem, self->cpu, self->home, 2));
 	/* Others of the kernel's pages may still be there. */
 	for (tries = 0; tries < 5 && failed; tries++)
 		failed = block(self->blocks[0], "offline");
 	printf("# without copies the node's memory %s\n",
 	       failed ? "is kept by others" : "went offline");
 	EXPECT_EQ(0, repl_set_all());
-	EXPECT_EQ(0, wrong(self, 2));
+	EXPECT_EQ(0, wrong(self->mem, self->cpu, self->home, 2));
 }
 
 TEST_HARNESS_MAIN
