@@ -12,14 +12,10 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 
-stages=(format clippy shellcheck rust library checkpatch kernel-debug
-	selftests-build vm-debug kernel kernel-stock module lab vm-release vm-lazy vm-memory vm-isolated
-	kunit mm soak)
-# The long one, whose VM keeps one CPU busy most of the time: it runs beside
-# those that follow it.
-beside=vm-debug
+stages=(format clippy shellcheck rust library checkpatch kernel kernel-debug
+	selftests-build module lab vm-release vm-lazy vm-isolated vm-debug kunit)
 # Run when they are named.
-on_demand=(vm-plugin)
+on_demand=(kernel-stock vm-memory mm soak vm-plugin)
 logs=$BUILD/test
 spindle=${CARGO_TARGET_DIR:-$ROOT/target}/debug/spindle
 passed=0 failed=0 skipped=0
@@ -180,8 +176,7 @@ stage_vm-isolated() {
 	selftests_in_vm vm-isolated ours 1800 --pti on --la57 --append sysctl.vm.pgtable_repl_mode=3
 }
 
-# Every process replicated, from init on, under every check. The limit allows for
-# the stages beside it.
+# Every process replicated, from init on, under every check.
 stage_vm-debug() {
 	selftests_in_vm vm-debug debug 3600 --append sysctl.vm.pgtable_repl_mode=3
 }
@@ -234,19 +229,9 @@ done
 mkdir -p "$logs"
 say "building the spindle command"
 cargo build --locked --quiet
-number=0 pid_beside=''
-# With all that it started, should this script end early.
-trap '[ -z "$pid_beside" ] || kill -TERM -- "-$pid_beside" 2>/dev/null || true' EXIT
+number=0
 for name in "${stages[@]}"; do
 	number=$((number + 1))
-	if [ "$name" = "$beside" ] && [ "$number" != ${#stages[@]} ]; then
-		say "[$number/${#stages[@]}] $name, beside the following"
-		# shellcheck disable=SC2016 # expanded by the inner shell
-		setsid bash -c '"$0" --stage "$1" >"$2.log" 2>&1; echo "$? $(date +%s)" >"$2.status"' \
-			"$0" "$name" "$logs/$name" &
-		pid_beside=$! epoch_beside=$(date +%s)
-		continue
-	fi
 	say "[$number/${#stages[@]}] $name"
 	started=$SECONDS status=0
 	case $name in
@@ -257,11 +242,5 @@ for name in "${stages[@]}"; do
 	esac
 	finish "$name" "$status" $((SECONDS - started))
 done
-if [ -n "$pid_beside" ]; then
-	wait "$pid_beside"
-	pid_beside=''
-	read -r status ended <"$logs/$beside.status"
-	finish "$beside" "$status" $((ended - epoch_beside))
-fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]

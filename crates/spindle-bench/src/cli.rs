@@ -285,7 +285,7 @@ mod tests {
             ("--ops munmap,fly", "fly", "mprotect-ro"),
             ("--size 5", "5", "4K to 4G"),
             ("--nodes 0", "0", "1.."),
-            ("--columns lazy", "lazy", "stock, off, on"),
+            ("--columns idle", "idle", "stock, off, on, lazy"),
         ] {
             let error = parse(words).unwrap_err().to_string();
             assert!(error.contains(value) && error.contains(allowed), "{error}");

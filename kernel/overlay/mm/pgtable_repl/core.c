@@ -70,6 +70,7 @@ static void repl_set_policy(struct pgtable_repl *repl,
 			    const struct pgtable_repl_policy *policy)
 {
 	spin_lock(&repl->policy_lock);
+	WRITE_ONCE(repl->lazy, policy->mode == PR_PGTABLE_REPL_LAZY);
 	repl->policy = *policy;
 	spin_unlock(&repl->policy_lock);
 }

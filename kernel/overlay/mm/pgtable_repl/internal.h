@@ -31,6 +31,7 @@
  * @built: tables that the change under way has been at; see build.c
  * @to_build: how many there were when it began; 0: there is none under way
  * @fallbacks: links to a canonical table made for want of local memory
+ * @lazy: @policy asks for lazy trees; read without the lock, as a hint
  * @filtered: domains with lazy trees, which TLB shootdowns may leave out
  * @linked: of these, those with a link to another node's canonical table; set
  *	without the lock
@@ -52,6 +53,7 @@ struct pgtable_repl {
 	unsigned long dropped_at;
 	unsigned long dropped_pages;
 	bool squeeze;
+	bool lazy;
 	unsigned int pass;
 	atomic_long_t built;
 	unsigned long to_build;

@@ -253,6 +253,20 @@ pteval_t __repl_slow repl_sync_run(void *entry, unsigned long nr)
 	return 0;
 }
 
+/* Store a leaf entry to those lazy copies that take it. */
+pteval_t __repl_slow repl_store_lazy(void *entry, pteval_t val)
+{
+	struct ptdesc *copy;
+
+	for_each_copy(copy, __repl_table_of(entry)) {
+		pteval_t *slot = repl_slot(copy, entry);
+
+		if (repl_takes(copy, slot))
+			WRITE_ONCE(*slot, val);
+	}
+	return 0;
+}
+
 /**
  * __pgtable_repl_sync() - bring a run of leaf entries of all copies up to date
  * @entry: first canonical entry, already written
@@ -266,7 +280,6 @@ pteval_t __repl_slow repl_sync_run(void *entry, unsigned long nr)
  */
 pteval_t __repl_slow __pgtable_repl_sync(void *entry, unsigned long nr)
 {
-	struct ptdesc *copy;
 	pteval_t val;
 
 	if (!repl_in_table(entry))
@@ -275,8 +288,7 @@ pteval_t __repl_slow __pgtable_repl_sync(void *entry, unsigned long nr)
 		return pgtable_repl_call(repl_sync_run, entry, nr);
 	/* What a page fault does. */
 	val = READ_ONCE(*(pteval_t *)entry);
-	for_each_copy(copy, __repl_table_of(entry))
-		repl_store_one(copy, entry, val);
+	repl_store_one(entry, val);
 	return 0;
 }
 EXPORT_SYMBOL_GPL(__pgtable_repl_sync);
@@ -304,14 +316,11 @@ pteval_t __repl_slow repl_set_run(void *entry, pteval_t val, unsigned long nr)
 pteval_t __repl_slow __pgtable_repl_set_ptes(void *entry, pteval_t val,
 					     unsigned long nr)
 {
-	struct ptdesc *copy;
-
 	/* One entry, now: what a page fault does. */
 	if (likely(nr == 1 && repl_in_table(entry) &&
 		   !this_cpu_read(pgtable_repl_batch.lazy))) {
 		WRITE_ONCE(*(pteval_t *)entry, val);
-		for_each_copy(copy, __repl_table_of(entry))
-			repl_store_one(copy, entry, val);
+		repl_store_one(entry, val);
 		return 0;
 	}
 	asm volatile("call repl_set_run"

@@ -304,6 +304,16 @@ out:
 	return generic;
 }
 
+static noinline bool repl_fault_vma(struct vm_area_struct *vma,
+				    unsigned long addr)
+{
+	struct repl_fault f = {
+		.mm = vma->vm_mm, .vma = vma, .addr = addr & PAGE_MASK,
+	};
+
+	return repl_fault(&f);
+}
+
 /**
  * __pgtable_repl_fault() - answer a page fault from the canonical tree
  * @vma: the VMA, locked for reading, or its mm is
@@ -317,14 +327,10 @@ out:
  */
 bool __pgtable_repl_fault(struct vm_area_struct *vma, unsigned long addr)
 {
-	struct repl_fault f;
-
-	if (repl_fault_generic(vma->vm_mm, addr))
+	if (!READ_ONCE(vma->vm_mm->pgtable_repl->lazy) ||
+	    repl_fault_generic(vma->vm_mm, addr))
 		return false;
-	f = (struct repl_fault) {
-		.mm = vma->vm_mm, .vma = vma, .addr = addr & PAGE_MASK,
-	};
-	return repl_fault(&f);
+	return repl_fault_vma(vma, addr);
 }
 
 /**

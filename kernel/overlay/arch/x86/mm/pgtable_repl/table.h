@@ -107,14 +107,24 @@ static inline pteval_t *repl_slot(struct ptdesc *copy, const void *entry)
 	return (void *)entry + READ_ONCE(copy->pt_repl_delta);
 }
 
-/* Store a leaf entry to a copy. */
-static __always_inline void repl_store_one(struct ptdesc *copy, void *entry,
-					   pteval_t val)
-{
-	pteval_t *slot = repl_slot(copy, entry);
+pteval_t __repl_slow repl_sync_run(void *entry, unsigned long nr);
+pteval_t __repl_slow repl_store_lazy(void *entry, pteval_t val);
 
-	if (repl_takes(copy, slot))
-		WRITE_ONCE(*slot, val);
+/* Store a leaf entry to all copies, which are all lazy or all are not. */
+static __always_inline void repl_store_one(void *entry, pteval_t val)
+{
+	struct ptdesc *copy = __repl_table_of(entry)->pt_repl;
+
+	if (!copy)
+		return;
+	if (likely(!copy->pt_repl_lazy)) {
+		do {
+			WRITE_ONCE(*repl_slot(copy, entry), val);
+			copy = copy->pt_repl_next;
+		} while (copy);
+		return;
+	}
+	pgtable_repl_call(repl_store_lazy, entry, val);
 }
 
 /*
@@ -210,7 +220,6 @@ static inline bool repl_wants_copy(struct ptdesc *table, enum pg_level level,
 	       page_to_nid(ptdesc_page(table)) != pgtable_repl_domain_node(domain);
 }
 
-pteval_t __repl_slow repl_sync_run(void *entry, unsigned long nr);
 pteval_t __repl_slow repl_set_run(void *entry, pteval_t val, unsigned long nr);
 pteval_t __repl_slow repl_exchange(void *entry, pteval_t val);
 pteval_t __repl_slow repl_bits(void *entry, unsigned long nr);
