@@ -155,7 +155,7 @@ TEST_F(cgroup, counts_return_to_zero)
 TEST_F(cgroup, refuses_what_it_does_not_know)
 {
 	static const char *const bad[] = {
-		"on", "lazy", "eagerly", "eager 0-", "eager ,", "eager x",
+		"on", "lazily", "eagerly", "eager 0-", "eager ,", "eager x",
 		"off 0", "default 0", "eager -1", "eager 1-0", "eager 99999",
 		"0", "\n", " ", "eager all all", "max", "none",
 	};
