@@ -100,10 +100,12 @@ pub fn command_line(config: &VmConfig, accel: Accel) -> String {
         // A vCPU thread of QEMU before 8.1 can translate code just before
         // another one changes it and enter the stale translation into its
         // cache afterwards. The kernel's patching of static branches then
-        // ends in an "Oops: int3" with the right bytes in memory, so have the
-        // hooks of replication opened before the second CPU starts.
+        // ends in an "Oops: int3" with the right bytes in memory. Our kernels
+        // write twice; since the stock kernel does not, and since each write
+        // stops all CPUs, have the hooks of replication opened before the
+        // second CPU starts, too.
         if !config.icount && !config.single_thread {
-            line += " pgtable_repl=hold";
+            line += " text_poke_again pgtable_repl=hold";
         }
         let khz = if config.icount {
             Some(clock::ICOUNT_KHZ)
