@@ -18,6 +18,10 @@ check=/sys/kernel/debug/pgtable_repl/check
 thp=/sys/kernel/mm/transparent_hugepage
 ksm=/sys/kernel/mm/ksm
 
+# A test's processes. protection_keys goes on in children whose parents exit.
+group=/sys/fs/cgroup/test
+mkdir -p $group
+
 # Some tests want to collapse pages of files on a disk, some direct I/O.
 disk=/tmp/disk
 mkdir -p $disk
@@ -79,6 +83,20 @@ prepare() {
 	echo "$user"
 }
 
+# finish DEADLINE: waits until the last process of a test is gone, and ends what
+# is there when the clock shows DEADLINE.
+finish() {
+	local killed=0
+	while read -r _ <$group/cgroup.procs; do
+		if (($(date +%s) >= $1)); then
+			echo 1 >$group/cgroup.kill
+			killed=1
+		fi
+		sleep 0.1
+	done
+	return $killed
+}
+
 echo 268435456 >/proc/sys/kernel/shmmax
 export SPLIT_HUGE_PAGE_TEST_XFS_PATH=$disk
 declare -A line
@@ -96,10 +114,12 @@ for name in "${names[@]}"; do
 	set -- $prefix ${command//@disk/$disk}
 	start=$(date +%s%N)
 	(
+		echo $BASHPID >$group/cgroup.procs || exit 125
 		cd "$dir" || exit 125
 		exec timeout -k 20 "$secs" "$@"
 	) >/tmp/test.log 2>&1 </dev/null
 	status=$?
+	finish "$((start / 1000000000 + secs))" || status=124
 	ms=$((($(date +%s%N) - start) / 1000000))
 	restore
 	consistency=-
