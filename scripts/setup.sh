@@ -10,9 +10,9 @@ kernel=(bc bison build-essential ccache cpio flex kmod libelf-dev libssl-dev
 	linux-source-6.12 lz4 patch perl rsync xz-utils git)
 lab=(qemu-system-x86 numactl libnuma-dev pkg-config)
 demo=(memcached)
-mm=(gcc-multilib libc6-dev-i386 libcap-dev liburing-dev xfsprogs)
-soak=(e2fsprogs memcached openjdk-17-jdk-headless postgresql python3
-	redis-server stress-ng)
+mm=(gcc-multilib libc6-dev-i386 libcap-dev liburing-dev python3 xfsprogs)
+soak=(e2fsprogs memcached openjdk-17-jdk-headless postgresql procps
+	python3 redis-server stress-ng)
 check=(shellcheck stress-ng)
 
 case ${1:-all} in

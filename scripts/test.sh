@@ -12,15 +12,16 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 
-stages=(format clippy shellcheck rust library checkpatch kernel kernel-debug
-	selftests-build module lab vm-release vm-lazy vm-isolated vm-debug kunit)
+stages=(format clippy shellcheck rust library checkpatch kernel kernel-stock
+	kernel-debug selftests-build module lab vm-release vm-lazy vm-isolated
+	vm-debug kunit mm soak)
 # Run when they are named.
-on_demand=(kernel-stock vm-memory mm soak vm-plugin)
+on_demand=(vm-memory vm-plugin)
 logs=$BUILD/test
 spindle=${CARGO_TARGET_DIR:-$ROOT/target}/debug/spindle
 passed=0 failed=0 skipped=0
 # What says why, in the logs of cargo, of selftests and of the lab.
-failure_lines='panicked at|^error|^# *(not ok|FAIL)|^not ok|spindle: error'
+failure_lines='panicked at|^error|^# *(not ok|FAIL)|^not ok|spindle: error|^  DIFFERS|\] FAIL:'
 
 count() { passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3)); }
 
