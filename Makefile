@@ -72,8 +72,8 @@ bench-vmops: ## count instructions per page of virtual-memory operations, stock 
 	@scripts/bench-vmops.sh $(ARGS)
 
 .PHONY: bench-hydra
-bench-hydra: ## count TLB interrupts, table pages and faults: stock, eager, lazy; NODES="4 8"
-	@scripts/setup.sh demo
+bench-hydra: ## count TLB interrupts, table pages, faults and instructions: stock, eager, lazy; NODES="4 8"
+	@scripts/setup.sh bench
 	@scripts/bench-hydra.sh $(NODES)
 
 .PHONY: bench-lens

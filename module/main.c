@@ -123,6 +123,7 @@ static int begin_snapshot(struct ptdump_file *pf, pid_t nr)
 	pf->status = PTDUMP_END_COMPLETE;
 	pf->state = STATE_BEGIN;
 	fill_header(&pf->header, task, nr);
+	pf->walk.nr_domains = pf->header.nr_domains;
 
 	mmput(mm);
 	put_task_struct(task);

@@ -52,6 +52,7 @@ struct ptdump_walk {
 	struct mm_struct *mm;
 	struct ptdump_cursor cur;
 	struct ptdump_buf buf;
+	unsigned int nr_domains;	/* as the header says, whatever comes */
 	u64 tables;		/* TABLE records so far */
 	u64 stretches;		/* of holding mmap_lock so far */
 	struct ptdump_table table;

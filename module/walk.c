@@ -50,11 +50,6 @@ enum step {
 };
 
 #ifdef CONFIG_PGTABLE_REPL
-static unsigned int nr_views(void)
-{
-	return 1 + pgtable_repl_nr_domains();
-}
-
 static const u64 *view_root(struct mm_struct *mm, unsigned int view)
 {
 	const u64 *root = (u64 *)mm->pgd;
@@ -67,11 +62,6 @@ static const u64 *view_root(struct mm_struct *mm, unsigned int view)
 	return root;
 }
 #else
-static unsigned int nr_views(void)
-{
-	return 1;
-}
-
 static const u64 *view_root(struct mm_struct *mm, unsigned int view)
 {
 	return (u64 *)mm->pgd;
@@ -261,7 +251,7 @@ static bool walk_step(struct ptdump_walk *walk, struct vm_area_struct **vmap)
 		ptdump_put_table(&walk->buf, &walk->table, walk->mm);
 		walk->tables++;
 	}
-	if (++cur->view >= nr_views())
+	if (++cur->view > walk->nr_domains)
 		advance(cur, level);
 	return true;
 }

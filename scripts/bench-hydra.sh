@@ -1,10 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # What lazy domain trees save, in the situations that the Hydra paper measures:
-# TLB interrupts, page-table pages and page faults, counted in the lab on the
-# stock kernel and on ours, eager and lazy, on 4 and 8 nodes.
+# TLB interrupts, page-table pages, page faults and instructions, counted in the
+# lab on the stock kernel and on ours, eager and lazy, on 4 and 8 nodes.
 # Usage: bench-hydra.sh [NODES...]; the table is also written to
-# build/bench/hydra.txt.
+# build/bench/hydra.txt, what it was made of to build/bench/hydra.lines.
+#
+# Environment:
+#   KERNEL, STOCK_KERNEL   images to boot, which are not built then
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -17,39 +20,47 @@ for number in "${nodes[@]}"; do
 done
 spindle=${CARGO_TARGET_DIR:-$ROOT/target}/debug/spindle
 cargo build --locked --quiet
-scripts/kernel-build.sh spindle >/dev/null
-scripts/kernel-build.sh stock >/dev/null
-mkdir -p "$BUILD/bench"
-cc -O2 -Wall -pthread -o "$BUILD/bench/hydra" lab/bench/hydra.c
-lines=$BUILD/bench/hydra.lines
+[ -n "${KERNEL:-}" ] || scripts/kernel-build.sh spindle >/dev/null
+[ -n "${STOCK_KERNEL:-}" ] || scripts/kernel-build.sh stock >/dev/null
+tcmalloc=/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4
+[ -f "$tcmalloc" ] || die "no $tcmalloc; scripts/setup.sh bench installs it"
+out=$BUILD/bench
+mkdir -p "$out"
+cc -O2 -Wall -pthread -o "$out/hydra" lab/bench/hydra.c lab/bench/hydra-memcached.c \
+	lab/bench/hydra-traversal.c
+cc -O2 -Wall -shared -fPIC -o "$out/guard.so" lab/bench/guard.c
+lines=$out/hydra.lines
 : >"$lines"
 
-# measure NODES KERNEL MODE: adds lines "NODES COLUMN SCENARIO METRIC VALUE".
+# measure NODES COLUMN: adds lines "NODES COLUMN SCENARIO METRIC VALUE".
 measure() {
-	local column=$3 machine=(--node 'cpus=1,memory=2G') i
-	[ "$2" = ours ] || column=stock
-	say "hydra: $1 nodes, $column"
-	# A CPU for each node, so that whoever is interrupted is another node's; and
-	# room on the first one for all of the traversal, its tables included.
-	for ((i = 1; i < $1; i++)); do machine+=(--node 'cpus=1,memory=512M'); done
-	"$spindle" lab run --kernel "$2" "${machine[@]}" --timeout 1800 \
-		--sysctl kernel.numa_balancing=0 -- \
-		taskset -c 0 "$BUILD/bench/hydra" "$3" flip munmap web heaps malloc memory traversal |
-		sed -n "s/^[a-z]* [a-z0-9_]* [0-9]*\$/$1 $column &/p" >>"$lines"
+	local number=$1 column=$2 mode=$2 kernel=${KERNEL:-ours} i
+	local machine=(--node 'cpus=3,memory=2G')
+	if [ "$column" = stock ]; then kernel=${STOCK_KERNEL:-stock} mode=off; fi
+	# Threads run on the first CPU of each node, so that whoever is interrupted
+	# is another node's; memcached's clients run on the others of node 0. There
+	# is room for all of the traversal, its tables included.
+	for ((i = 1; i < number; i++)); do machine+=(--node 'cpus=1,memory=512M'); done
+	run() {
+		"$spindle" lab run --kernel "$kernel" "${machine[@]}" --timeout 3600 \
+			--sysctl kernel.numa_balancing=0 "$@" |
+			sed -n "s/^[a-z_]* [a-z0-9_]* [0-9]*\$/$number $column &/p" >>"$lines"
+	}
+	say "hydra: $number nodes, $column: interrupts and tables"
+	# shellcheck disable=SC2016 # for the shell in the guest
+	run -- env HYDRA_GUARD="$out/guard.so" sh -ec '
+		hydra=$1 mode=$2
+		"$hydra" "$mode" flip munmap web heaps malloc memory
+		LD_PRELOAD=$3 "$hydra" "$mode" malloc
+		"$hydra" "$mode" memcached_own memcached' \
+		sh "$out/hydra" "$mode" "$tcmalloc"
+	say "hydra: $number nodes, $column: traversal"
+	run --icount -- "$out/hydra" "$mode" traversal
 }
 
 for number in "${nodes[@]}"; do
-	measure "$number" stock off
-	measure "$number" ours eager
-	measure "$number" ours lazy
+	for column in stock eager lazy; do
+		measure "$number" "$column"
+	done
 done
-awk '
-	{ value[$1, $2, $3 " " $4] = $5; if (!(($1, $3 " " $4) in seen)) { seen[$1, $3 " " $4] = 1; order[++n] = $1 SUBSEP $3 " " $4 } }
-	function cell(nodes, column, what) { return (nodes, column, what) in value ? value[nodes, column, what] : "-" }
-	BEGIN { printf "Measured in the lab (event counts of whole runs; eager and lazy on our kernel)\n%5s  %-24s %10s %10s %10s\n", "nodes", "what", "stock", "eager", "lazy" }
-	END {
-		for (i = 1; i <= n; i++) {
-			split(order[i], at, SUBSEP)
-			printf "%5s  %-24s %10s %10s %10s\n", at[1], at[2], cell(at[1], "stock", at[2]), cell(at[1], "eager", at[2]), cell(at[1], "lazy", at[2])
-		}
-	}' "$lines" | tee "$BUILD/bench/hydra.txt"
+awk -f lab/bench/hydra.awk "$lines" | tee "$out/hydra.txt"

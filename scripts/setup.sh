@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Installs the Debian packages that building and running Spindle needs: only
-# what is missing, without questions. Usage: setup.sh [kernel|lab|demo|mm|soak|all]
+# what is missing, without questions. Usage: setup.sh [kernel|lab|demo|bench|mm|soak|all]
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -10,6 +10,7 @@ kernel=(bc bison build-essential ccache cpio flex kmod libelf-dev libssl-dev
 	linux-source-6.12 lz4 patch perl rsync xz-utils git)
 lab=(qemu-system-x86 numactl libnuma-dev pkg-config)
 demo=(memcached)
+bench=(libtcmalloc-minimal4 memcached)
 mm=(gcc-multilib libc6-dev-i386 libcap-dev liburing-dev python3 xfsprogs)
 soak=(e2fsprogs memcached openjdk-17-jdk-headless postgresql procps
 	python3 redis-server stress-ng)
@@ -19,10 +20,11 @@ case ${1:-all} in
 kernel) want=("${kernel[@]}") ;;
 lab) want=("${lab[@]}") ;;
 demo) want=("${kernel[@]}" "${lab[@]}" "${demo[@]}") ;;
+bench) want=("${kernel[@]}" "${lab[@]}" "${bench[@]}") ;;
 mm) want=("${kernel[@]}" "${lab[@]}" "${mm[@]}") ;;
 soak) want=("${kernel[@]}" "${lab[@]}" "${soak[@]}") ;;
-all) want=("${kernel[@]}" "${lab[@]}" "${demo[@]}" "${mm[@]}" "${soak[@]}" "${check[@]}") ;;
-*) die "unknown group '$1'; allowed: kernel, lab, demo, mm, soak, all" ;;
+all) want=("${kernel[@]}" "${lab[@]}" "${demo[@]}" "${bench[@]}" "${mm[@]}" "${soak[@]}" "${check[@]}") ;;
+*) die "unknown group '$1'; allowed: kernel, lab, demo, bench, mm, soak, all" ;;
 esac
 
 # Whoever names a source archive does not need Debian's.
@@ -62,7 +64,7 @@ if [ ${#missing[@]} -gt 0 ]; then
 	}
 fi
 
-case ${1:-all} in lab | demo | mm | soak | all)
+case ${1:-all} in lab | demo | bench | mm | soak | all)
 	command -v cargo >/dev/null ||
 		die "no cargo; install Rust 1.85 or later (https://rustup.rs)"
 	;;

@@ -11,7 +11,7 @@
  * machine (/proc/interrupts); there is nothing else on it that makes any.
  */
 #define _GNU_SOURCE
-#include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -25,18 +25,15 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "hydra.h"
+
 #define PR_SET_PGTABLE_REPL	0x50545200
 #define PREFETCH(d)		((d) + 1)
-#define PAGE			4096UL
-#define MB			(1UL << 20)
-#define MAX_NODES		64
 
-enum mode { OFF, EAGER, LAZY };
+enum mode mode;
+int nr_nodes, cpu_of[MAX_NODES];
 
-static enum mode mode;
-static int nr_nodes, cpu_of[MAX_NODES];
-
-static void __attribute__((noreturn, format(printf, 1, 2))) fail(const char *fmt, ...)
+void fail(const char *fmt, ...)
 {
 	va_list args;
 
@@ -47,7 +44,7 @@ static void __attribute__((noreturn, format(printf, 1, 2))) fail(const char *fmt
 	exit(1);
 }
 
-static void set_mode(enum mode mode, int d)
+void set_mode(enum mode mode, int d)
 {
 	if (prctl(PR_SET_PGTABLE_REPL, mode, NULL, 0, d < 0 ? 0 : PREFETCH(d)))
 		fail("cannot set the mode %d: %s", mode, strerror(errno));
@@ -73,18 +70,22 @@ static void find_nodes(void)
 		fail("this machine has %d node with CPUs; two are needed", nr_nodes);
 }
 
-static void pin(int node)
+void pin_cpu(int cpu)
 {
 	cpu_set_t set;
 
 	CPU_ZERO(&set);
-	CPU_SET(cpu_of[node], &set);
+	CPU_SET(cpu, &set);
 	if (sched_setaffinity(0, sizeof(set), &set))
-		fail("cannot run on CPU %d: %s", cpu_of[node], strerror(errno));
+		fail("cannot run on CPU %d: %s", cpu, strerror(errno));
 }
 
-/* Shootdowns received so far, by all CPUs. */
-static long interrupts(void)
+void pin(int node)
+{
+	pin_cpu(cpu_of[node]);
+}
+
+long interrupts(void)
 {
 	FILE *file = fopen("/proc/interrupts", "r");
 	char line[4096], *at, *end;
@@ -122,7 +123,7 @@ static long proc_value(const char *path, const char *name)
 	return value;
 }
 
-static long vmstat(const char *name)
+long vmstat(const char *name)
 {
 	char key[64];
 
@@ -150,9 +151,8 @@ static long table_pages(void)
 	return pages;
 }
 
-static void *map(size_t len)
+void *map(size_t len)
 {
-	/* In tables of its own, on any kernel and in any mode. */
 	char *mem = mmap(NULL, len + 2 * MB, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	char *start;
@@ -166,7 +166,7 @@ static void *map(size_t len)
 	return start;
 }
 
-static void touch(volatile char *mem, size_t len)
+void touch(volatile char *mem, size_t len)
 {
 	size_t at;
 
@@ -194,8 +194,7 @@ static void *start(void *arg)
 	return NULL;
 }
 
-/* Runs @first on node 0 in this thread, and @rest on the others. */
-static void on_nodes(void (*first)(int node), void (*rest)(int node))
+void on_nodes(void (*first)(int node), void (*rest)(int node))
 {
 	struct thread threads[MAX_NODES];
 	int i;
@@ -354,8 +353,11 @@ static void malloc_rounds(int node)
 
 static void mallocs(int node)
 {
+	/* tcmalloc, where it is preloaded, is in place of glibc's. */
+	const char *name = dlsym(RTLD_DEFAULT, "tc_malloc") ? "tcmalloc" : "malloc";
+
 	malloc_rounds(node);
-	printf("malloc interrupts %ld\nmalloc operations %d\n", ended - started,
+	printf("%s interrupts %ld\n%s operations %d\n", name, ended - started, name,
 	       20 * nr_nodes);
 }
 
@@ -390,71 +392,20 @@ static void memory(int node)
 		munmap(region[i], HEAP);
 }
 
-/* Node 1 reads what node 0 has written, each page once, in random order. */
-static size_t walk_len;
-static char *walk_mem;
-static unsigned int *walk_order;
-
-static void walk(int node)
+static void guarded_own(void)
 {
-	size_t i, nr = walk_len / PAGE;
-	uint64_t sum = 0;
-
-	for (i = 0; i < nr && node == 1; i++)
-		sum += *(volatile char *)(walk_mem + walk_order[i] * PAGE);
-	if (node == 1 && sum != nr)
-		fail("the traversal read %lu ones of %zu", sum, nr);
+	memcached("memcached_own", false);
 }
 
-static void nothing(int node)
+static void guarded_any(void)
 {
-}
-
-static void traversal(void)
-{
-	size_t i, nr;
-	uint64_t seed = 88172645463325252ULL;
-	int d;
-
-	walk_len = 1024 * MB;
-	walk_mem = map(walk_len);
-	pin(0);
-	touch(walk_mem, walk_len);
-	nr = walk_len / PAGE;
-	walk_order = calloc(nr, sizeof(*walk_order));
-	for (i = 0; i < nr; i++)
-		walk_order[i] = i;
-	for (i = nr - 1; i; i--) {
-		unsigned int j, other;
-
-		seed ^= seed << 13;
-		seed ^= seed >> 7;
-		seed ^= seed << 17;
-		j = seed % (i + 1);
-		other = walk_order[i];
-		walk_order[i] = walk_order[j];
-		walk_order[j] = other;
-	}
-	for (d = 0; d <= 9; d++) {
-		long before;
-
-		if (mode == LAZY) {
-			set_mode(OFF, -1);
-			set_mode(LAZY, d);
-		} else if (d) {
-			break;
-		}
-		before = vmstat("pgtable_repl_fill");
-		on_nodes(nothing, walk);
-		printf("traversal faults_d%d %ld\n", d, vmstat("pgtable_repl_fill") - before);
-	}
-	printf("traversal pages %zu\n", nr);
-	munmap(walk_mem, walk_len);
+	memcached("memcached", true);
 }
 
 static const struct scenario {
 	const char *name;
 	void (*first)(int node), (*rest)(int node);
+	void (*alone)(void);
 } scenarios[] = {
 	{ "flip", flip, spin },
 	{ "munmap", unmap, spin },
@@ -462,7 +413,9 @@ static const struct scenario {
 	{ "heaps", heaps, heap_rounds },
 	{ "malloc", mallocs, malloc_rounds },
 	{ "memory", memory, fill_own },
-	{ "traversal", NULL, NULL },
+	{ "memcached_own", .alone = guarded_own },
+	{ "memcached", .alone = guarded_any },
+	{ "traversal", .alone = traversal },
 };
 
 int main(int argc, char **argv)
@@ -495,7 +448,7 @@ int main(int argc, char **argv)
 		if (scenarios[i].first)
 			on_nodes(scenarios[i].first, scenarios[i].rest);
 		else
-			traversal();
+			scenarios[i].alone();
 	}
 	return 0;
 }

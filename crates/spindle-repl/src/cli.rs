@@ -21,7 +21,8 @@ use crate::system::{Linux, System};
 const NODES_HELP: &str = "\
 NODES is `all` (every node with CPUs and memory), `off`, `default` (what the
 cgroup or the system asks for), or a list as numactl takes it: 0,2 or 0-3; !1 is
-every usable node but 1; +0 is the first node of the cpuset.";
+every usable node but 1; +0 is the first node of the cpuset. `lazy` before it, as in
+`lazy` or `lazy:0-1`, has a node copy only what its CPUs use.";
 
 /// Page-table replication of processes.
 #[derive(Debug, Subcommand)]

@@ -68,7 +68,8 @@ pub(crate) fn replicated(system: &impl System) -> Result<(Vec<Process>, usize), 
     Ok((found, unreadable))
 }
 
-/// The table of processes, with a column for each node that holds copies.
+/// The table of processes, with a column for each node that holds copies, and
+/// with the counters of lazy trees if one has them.
 pub(crate) fn render(processes: &[Process]) -> String {
     let nodes: BTreeSet<u32> = processes
         .iter()
@@ -82,6 +83,10 @@ pub(crate) fn render(processes: &[Process]) -> String {
         ("SOURCE".to_owned(), Align::Left),
         ("FALLBACKS".to_owned(), Align::Right),
     ];
+    let lazy = processes.iter().any(|p| p.status.lazy.is_some());
+    if lazy {
+        header.extend(["FILLS", "IPIS", "SAVED"].map(|name| (name.to_owned(), Align::Right)));
+    }
     header.extend(nodes.iter().map(|node| (format!("N{node}"), Align::Right)));
     let dash = |text: String| {
         if text.is_empty() {
@@ -106,6 +111,16 @@ pub(crate) fn render(processes: &[Process]) -> String {
                     status.source.to_string(),
                     status.fallbacks.to_string(),
                 ];
+                if lazy {
+                    let counts = status.lazy.as_ref().map(|lazy| {
+                        let saved = lazy.ipis_requested.saturating_sub(lazy.ipis_sent);
+                        [lazy.fills, lazy.ipis_sent, saved]
+                    });
+                    row.extend(match counts {
+                        Some(counts) => counts.map(|count| count.to_string()),
+                        None => [(); 3].map(|()| "-".to_owned()),
+                    });
+                }
                 row.extend(nodes.iter().map(|node| {
                     let pages = status.pages.get(node).copied().unwrap_or(0);
                     pages.to_string()
@@ -126,7 +141,7 @@ pub(crate) struct Settings {
     pub(crate) vmstat: BTreeMap<String, u64>,
 }
 
-const SYSCTLS: [&str; 4] = ["mode", "fixed_node", "reserve", "prefetch"];
+const SYSCTLS: [&str; 5] = ["mode", "fixed_node", "reserve", "process_max", "prefetch"];
 
 /// Reads the system's part.
 pub(crate) fn settings(system: &impl System) -> Result<Settings, Error> {
@@ -165,6 +180,8 @@ fn explain(name: &str, value: i64) -> &'static str {
         ("vm.pgtable_repl_mode", 4) => "every process, lazily",
         ("vm.pgtable_repl_fixed_node", _) => "where mode 2 puts tables",
         ("vm.pgtable_repl_reserve", _) => "4 KiB pages kept ready on each node",
+        ("vm.pgtable_repl_process_max", 0) => "no limit for the copies of a process",
+        ("vm.pgtable_repl_process_max", _) => "most 4 KiB pages that copies of a process take",
         ("vm.pgtable_repl_prefetch", _) => "log2 of the entries that a lazy fill copies",
         ("nr_pgtable_repl_pages", _) => "copies in use now, 4 KiB pages",
         ("pgtable_repl_enable", _) => "times that a process was switched on or to other nodes",
@@ -173,6 +190,10 @@ fn explain(name: &str, value: i64) -> &'static str {
         ("pgtable_repl_free", _) => "copies freed",
         ("pgtable_repl_fallback", _) => "copies not made for want of local memory",
         ("pgtable_repl_reload", _) => "CPUs made to load another root",
+        ("pgtable_repl_fill", _) => "page faults answered from the tables that a lazy process has",
+        ("pgtable_repl_ipi_requested", _) => "CPUs that shootdowns of lazy processes were due to",
+        ("pgtable_repl_ipi_sent", _) => "those of them that were interrupted",
+        ("pgtable_repl_ipi_saved", _) => "those that were not",
         _ => "",
     }
 }
@@ -232,6 +253,57 @@ mod tests {
                 "4711  sh?[31m    eager  0,2    inherited          3   5     0   6   0\n",
             )
         );
+    }
+
+    #[test]
+    fn counters_of_lazy_processes_are_shown_beside_the_others() {
+        let mut fixture = machine();
+        let lazy = ON.replace("eager", "lazy")
+            + "prefetch:\t3\nfills:\t658\nipis:\trequested=3771 sent=1003 saved=2768\n";
+        fixture.process(43, "nginx", &lazy);
+        let (processes, _) = replicated(&fixture).unwrap();
+        assert_eq!(
+            render(&processes),
+            concat!(
+                " PID  COMMAND    MODE   NODES  SOURCE     FALLBACKS  FILLS  IPIS  SAVED  N0    N1  N2  N3\n",
+                "  42  memcached  eager  0-3    proc               0      -     -      -   9  1024   9   9\n",
+                "  43  nginx      lazy   0-3    proc               0    658  1003   2768   9  1024   9   9\n",
+                "4711  sh?[31m    eager  0,2    inherited          3      -     -      -   5     0   6   0\n",
+            )
+        );
+        let json = serde_json::to_value(&processes[1]).unwrap();
+        assert_eq!(
+            json["lazy"],
+            serde_json::json!({
+                "prefetch": 3,
+                "fills": 658,
+                "ipis_requested": 3771,
+                "ipis_sent": 1003,
+            })
+        );
+    }
+
+    #[test]
+    fn every_counter_and_setting_is_explained() {
+        let counters = [
+            "nr_pgtable_repl_pages",
+            "pgtable_repl_enable",
+            "pgtable_repl_disable",
+            "pgtable_repl_alloc",
+            "pgtable_repl_free",
+            "pgtable_repl_fallback",
+            "pgtable_repl_reload",
+            "pgtable_repl_fill",
+            "pgtable_repl_ipi_requested",
+            "pgtable_repl_ipi_sent",
+            "pgtable_repl_ipi_saved",
+        ];
+        for name in counters {
+            assert_ne!(explain(name, 1), "", "{name}");
+        }
+        for name in SYSCTLS {
+            assert_ne!(explain(&format!("vm.pgtable_repl_{name}"), 0), "", "{name}");
+        }
     }
 
     #[test]

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 
-use super::{Nodes, PageClass, Pages};
+use super::sharers::SharersBuilder;
+use super::{Nodes, PageClass, Pages, SharedTable, Sharers};
 use crate::format;
 use crate::stream::{
     DomainInfo, End, Header, Kind, NodeInfo, Reader, Record, StreamError, Table, View,
@@ -76,6 +77,8 @@ pub struct Tally {
     /// Entries of the canonical tree that are neither empty nor valid, by
     /// kind and level.
     pub not_present: BTreeMap<(u8, u8), u64>,
+    /// Which domains share the canonical tables.
+    pub sharers: Sharers,
     pub end: End,
     /// Length of the stream.
     pub bytes: u64,
@@ -84,20 +87,41 @@ pub struct Tally {
 impl Tally {
     /// Counts the snapshot that `reader` has begun, to its end.
     pub fn read<R: Read>(reader: &mut Reader<R>) -> Result<Tally, StreamError> {
+        Tally::read_each(reader, |_| Ok(()))
+    }
+
+    /// As [`Tally::read`], and hands on each canonical table as soon as it is
+    /// known who shares it, in the order of the stream.
+    ///
+    /// # Errors
+    /// Those of the stream, and those that `each` returns, which end it.
+    pub fn read_each<R: Read, E: From<StreamError>>(
+        reader: &mut Reader<R>,
+        mut each: impl FnMut(&SharedTable) -> Result<(), E>,
+    ) -> Result<Tally, E> {
         let mut builder = Builder::default();
+        let mut sharers = SharersBuilder::default();
         let header = reader.header().clone();
         let mut end = None;
         while let Some(record) = reader.next_record()? {
             match record {
                 Record::Node(info) => builder.nodes.add(info),
                 Record::Domain(info) => builder.domains.push(info),
-                Record::Table(table) => builder.table(&table),
+                Record::Table(table) => {
+                    builder.table(&table);
+                    if let Some(done) = sharers.table(&table) {
+                        each(&done)?;
+                    }
+                }
                 Record::End(e) => end = Some(e),
             }
         }
         let end = end.ok_or(StreamError::Truncated {
             offset: reader.offset(),
         })?;
+        if let Some(done) = sharers.flush() {
+            each(&done)?;
+        }
         let slots = builder.nodes.slots();
         Ok(Tally {
             header,
@@ -106,6 +130,7 @@ impl Tally {
             views: builder.views,
             pages: builder.pages.unwrap_or_else(|| Pages::new(slots)),
             not_present: builder.not_present,
+            sharers: sharers.finish(),
             end,
             bytes: reader.offset(),
         })

@@ -12,19 +12,22 @@ use anyhow::Context;
 
 use super::clock::{Clock, Wall};
 use super::output::{self, Output};
-use super::snapshots::{Process, Saved, Snapshots, next_tally};
-use crate::analysis::Tally;
+use super::snapshots::{Process, Saved, Snapshots, next_tally, read_next};
 use crate::analysis::diff::{Diff, diff};
+use crate::analysis::{SharedTable, Tally};
 use crate::live::{Linux, Live};
 use crate::print;
 use crate::stream::{Header, Reader};
+
+/// Bytes of a list of tables that are printed at once.
+const LISTED: usize = 32 << 10;
 
 /// Show where the page tables of a process lie
 ///
 /// Prints, for each level and node, how many page-table pages there are,
 /// where their entries point to and how many of these are remote; then the
 /// mapped pages by kind, size and node; then the trees of each domain, where
-/// page tables are replicated.
+/// page tables are replicated, and how many domains share a page-table page.
 ///
 /// Needs root. Loads the module spindle_ptdump when it is not loaded.
 #[derive(Debug, clap::Args)]
@@ -32,6 +35,7 @@ use crate::stream::{Header, Reader};
 EXAMPLES:
     spindle dump 4711                       one snapshot
     spindle dump --every 5s 4711            and what changes from then on
+    spindle dump --tables 4711              and each page-table page, with its sharers
     spindle dump --raw memcached.pt 4711    keep the snapshot
     spindle dump --from memcached.pt        look at it again, anywhere
     spindle dump --json 4711 | jq .pages    as JSON, a line for each snapshot")]
@@ -57,6 +61,10 @@ pub struct Args {
     #[arg(long, value_name = "N", requires = "every",
           value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
+
+    /// List each page-table page first, with the domains that share it
+    #[arg(long, visible_alias = "sharers")]
+    tables: bool,
 
     /// Print JSON, one line for each snapshot
     #[arg(long)]
@@ -93,6 +101,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn dump(args: &Args) -> anyhow::Result<ExitCode> {
     let mut out = Output::stdout(args.json, args.exact);
+    out.tables = args.tables;
     match (&args.from, args.pid) {
         (Some(path), _) => {
             let mut saved = Saved::open(path)?;
@@ -125,7 +134,7 @@ fn show_once(
     raw: &mut dyn Write,
     out: &mut Output,
 ) -> anyhow::Result<ExitCode> {
-    let tally = next_tally(from, raw)?;
+    let tally = next_listed(from, raw, None, out)?;
     raw.flush().context("cannot save the snapshot")?;
     let tally = tally.with_context(|| format!("no process {pid}"))?;
     show(&tally, None, out)?;
@@ -140,7 +149,7 @@ fn show_saved(from: &mut dyn Snapshots, out: &mut Output) -> anyhow::Result<()> 
     let mut before = None;
     loop {
         let mut bytes = Vec::new();
-        let Some(tally) = next_tally(from, &mut bytes)? else {
+        let Some(tally) = next_listed(from, &mut bytes, None, out)? else {
             if before.is_none() {
                 anyhow::bail!("it is empty");
             }
@@ -168,7 +177,8 @@ fn watch(
             due = sleep_until_next(due, interval, clock);
         }
         let mut bytes = Vec::new();
-        let tally = next_tally(from, &mut bytes)?;
+        let last = before.as_ref().map(|(_, header)| header);
+        let tally = next_listed(from, &mut bytes, last, out)?;
         // Another process may have got the pid meanwhile.
         let same = |tally: &Tally| {
             let header = before.as_ref().map(|(_, header)| header);
@@ -201,6 +211,47 @@ fn sleep_until_next(due: Duration, interval: Duration, clock: &dyn Clock) -> Dur
     }
     clock.sleep(next.saturating_sub(now));
     next
+}
+
+/// Counts the next snapshot and lists its tables, if that is asked for and it is
+/// of the same process as `last`.
+fn next_listed(
+    from: &mut dyn Snapshots,
+    copy: &mut dyn Write,
+    last: Option<&Header>,
+    out: &mut Output,
+) -> anyhow::Result<Option<Tally>> {
+    if !out.tables {
+        return next_tally(from, copy);
+    }
+    read_next(from, copy, |reader| {
+        let header = reader.header().clone();
+        if last.is_some_and(|last| last.start_time_ns != header.start_time_ns) {
+            return Ok(Tally::read(reader)?);
+        }
+        let mut text = match out.json {
+            true => String::new(),
+            false => print::table_head(&header),
+        };
+        let tally = Tally::read_each(reader, |table: &SharedTable| -> anyhow::Result<()> {
+            if out.json {
+                text += &serde_json::to_string(&print::json::table(&header, table))?;
+                text.push('\n');
+            } else {
+                text += &print::table(table);
+            }
+            if text.len() >= LISTED {
+                out.text(&text)?;
+                text.clear();
+            }
+            Ok(())
+        })?;
+        if !out.json {
+            text.push('\n');
+        }
+        out.text(&text)?;
+        Ok(tally)
+    })
 }
 
 fn show_next(

@@ -16,6 +16,8 @@ pub(super) struct Output<'a> {
     /// JSON instead of text.
     pub json: bool,
     pub style: Style,
+    /// A line for each page-table page, before what is printed of a snapshot.
+    pub tables: bool,
 }
 
 impl<'a> Output<'a> {
@@ -26,7 +28,12 @@ impl<'a> Output<'a> {
     }
 
     pub fn new(to: Box<dyn Write + 'a>, json: bool, style: Style) -> Self {
-        Output { to, json, style }
+        Output {
+            to,
+            json,
+            style,
+            tables: false,
+        }
     }
 
     /// Prints and hands on at once, for readers of a pipe.

@@ -90,15 +90,24 @@ pub(super) fn next_tally(
     from: &mut dyn Snapshots,
     copy: &mut dyn io::Write,
 ) -> anyhow::Result<Option<Tally>> {
+    read_next(from, copy, |reader| Ok(Tally::read(reader)?))
+}
+
+/// Has `read` read the next snapshot; every byte of it goes to `copy` as well.
+pub(super) fn read_next<T>(
+    from: &mut dyn Snapshots,
+    copy: &mut dyn io::Write,
+    read: impl FnOnce(&mut Reader<Tee<'_>>) -> anyhow::Result<T>,
+) -> anyhow::Result<Option<T>> {
     let Some(input) = from.next()? else {
         return Ok(None);
     };
     let mut reader = Reader::new(Tee { input, copy })?;
-    Ok(Some(Tally::read(&mut reader)?))
+    read(&mut reader).map(Some)
 }
 
 /// Copies what is read through it.
-struct Tee<'a> {
+pub(super) struct Tee<'a> {
     input: Box<dyn Read + 'a>,
     copy: &'a mut dyn io::Write,
 }

@@ -6,9 +6,10 @@ use super::Style;
 use super::grid::{Align, Grid};
 use super::number::{bytes, count, duration, percent};
 use super::rows::{bracket, node_head, node_list, page_label, page_notes, title};
-use crate::analysis::locality::locality;
+use super::sharers;
+use crate::analysis::locality::{Viewpoint, locality};
 use crate::analysis::{LevelTally, PageClass, Tally, ViewTally};
-use crate::stream::{DomainInfo, Kind};
+use crate::stream::{DomainInfo, Kind, View};
 
 /// Numbers of a bracket in a line: nodes beyond that go on in the next.
 const BRACKET_LINE: usize = 16;
@@ -24,6 +25,7 @@ pub fn dump(tally: &Tally, style: Style) -> String {
     out.push('\n');
     seen_from(tally, style, &mut out);
     domain_trees(tally, style, &mut out);
+    sharers::counts(tally, style, &mut out);
     out
 }
 
@@ -172,7 +174,15 @@ fn pages(tally: &Tally, style: Style, out: &mut String) {
 fn seen_from(tally: &Tally, style: Style, out: &mut String) {
     out.push_str("Leaf PTEs seen from the node's CPUs, by the memory they map\n");
     let points = locality(tally);
-    let heads = points.iter().map(|p| format!("node {}", p.node)).collect();
+    let head = |point: &Viewpoint| {
+        let alone = points.iter().filter(|p| p.node == point.node).count() == 1;
+        match point.tree {
+            _ if alone => format!("node {}", point.node),
+            View::Canonical => format!("node {} canonical", point.node),
+            View::Domain(domain) => format!("node {} domain {domain}", point.node),
+        }
+    };
+    let heads = points.iter().map(head).collect();
     let mut grid = Grid::new(heads, Align::Right);
     let cells = |share: &dyn Fn(f64) -> f64| -> Vec<String> {
         points

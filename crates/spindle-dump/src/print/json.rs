@@ -6,11 +6,14 @@ use serde::Serialize;
 
 use crate::analysis::diff::{Change, Diff, Moves};
 use crate::analysis::locality::{Leaves, Viewpoint, locality as viewpoints};
-use crate::analysis::{LevelTally, Nodes, PageClass, PageState, Pages, SIZES, Tally};
+use crate::analysis::{
+    LevelTally, Nodes, PageClass, PageState, Pages, SIZES, Share, SharedTable, Tally,
+};
 use crate::format;
-use crate::stream::{Kind, NodeInfo, View};
+use crate::stream::{DomainInfo, Header, Kind, NodeInfo, View};
 
 pub const DUMP_SCHEMA: &str = "spindle.dump.v1";
+pub const TABLE_SCHEMA: &str = "spindle.table.v1";
 pub const LOCALITY_SCHEMA: &str = "spindle.locality.v1";
 
 /// `spindle dump --json`; `diff` when there was a snapshot before.
@@ -21,8 +24,59 @@ pub fn dump(tally: &Tally, diff: Option<&Diff>) -> impl Serialize {
         pages: page_counts(&tally.pages, &tally.nodes),
         not_present: not_present(tally),
         locality: viewpoints(tally).iter().map(Point::new).collect(),
+        domains: domains(tally),
+        sharers: sharers(tally),
         changes: diff.map(|d| Changes::new(d, tally)),
     }
+}
+
+/// A line of `spindle dump --json --tables`.
+pub fn table(header: &Header, table: &SharedTable) -> impl Serialize {
+    let linked = |&(domain, share): &(u32, Share)| matches!(share, Share::Link).then_some(domain);
+    let copy = |&(domain, share): &(u32, Share)| match share {
+        Share::Link => None,
+        Share::Copy { frame, node, held } => Some(TableCopy {
+            domain,
+            frame,
+            node,
+            entries_held: held,
+        }),
+    };
+    TableLine {
+        schema: TABLE_SCHEMA,
+        pid: header.pid,
+        boottime_ns: header.boottime_ns,
+        level: table.level,
+        address: table.addr,
+        frame: table.frame,
+        node: table.node,
+        entries: table.entries,
+        linked: table.sharers.iter().filter_map(linked).collect(),
+        copies: table.sharers.iter().filter_map(copy).collect(),
+    }
+}
+
+#[derive(Serialize)]
+struct TableLine {
+    schema: &'static str,
+    pid: i32,
+    /// As the snapshot's.
+    boottime_ns: u64,
+    level: u8,
+    address: u64,
+    frame: u64,
+    node: Option<u32>,
+    entries: u16,
+    linked: Vec<u32>,
+    copies: Vec<TableCopy>,
+}
+
+#[derive(Serialize)]
+struct TableCopy {
+    domain: u32,
+    frame: u64,
+    node: Option<u32>,
+    entries_held: u16,
 }
 
 /// `spindle locality --json`.
@@ -41,6 +95,8 @@ struct Dump {
     pages: Vec<PageCount>,
     not_present: Vec<NotPresent>,
     locality: Vec<Point>,
+    domains: Vec<Domain>,
+    sharers: Vec<LevelShared>,
     #[serde(skip_serializing_if = "Option::is_none")]
     changes: Option<Changes>,
 }
@@ -199,6 +255,49 @@ fn level_nodes(level: &LevelTally, nodes: &Nodes) -> Vec<LevelNode> {
         }
     };
     nodes.infos().iter().enumerate().map(node).collect()
+}
+
+#[derive(Serialize)]
+struct Domain {
+    domain: u32,
+    node: Option<u32>,
+    /// It has a tree of its own; else its CPUs load the canonical one.
+    tree: bool,
+}
+
+fn domains(tally: &Tally) -> Vec<Domain> {
+    let domain = |info: &DomainInfo| Domain {
+        domain: info.domain,
+        node: info.node,
+        tree: tally.sharers.domains.binary_search(&info.domain).is_ok(),
+    };
+    tally.domains.iter().map(domain).collect()
+}
+
+#[derive(Serialize)]
+struct LevelShared {
+    level: u8,
+    tables_by_sharers: Vec<u64>,
+    links: u64,
+    copies: u64,
+    partial_copies: u64,
+    entries_held: u64,
+    entries_present: u64,
+}
+
+fn sharers(tally: &Tally) -> Vec<LevelShared> {
+    let levels = tally.sharers.levels.iter().rev();
+    levels
+        .map(|(&level, l)| LevelShared {
+            level,
+            tables_by_sharers: l.tables.clone(),
+            links: l.links,
+            copies: l.copies,
+            partial_copies: l.partial,
+            entries_held: l.held,
+            entries_present: l.present,
+        })
+        .collect()
 }
 
 #[derive(Serialize)]

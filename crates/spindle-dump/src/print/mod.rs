@@ -8,10 +8,12 @@ pub mod json;
 mod locality;
 mod number;
 mod rows;
+mod sharers;
 
 pub use changes::changes;
 pub use dump::dump;
 pub use locality::locality;
+pub use sharers::{table, table_head};
 
 /// How numbers and columns are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

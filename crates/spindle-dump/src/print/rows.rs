@@ -15,24 +15,30 @@ pub(super) fn node_head(tally: &Tally, slot: usize) -> String {
 
 /// The nodes in these slots, as `0-3,6`, and `none` for no node.
 pub(super) fn node_list(tally: &Tally, slots: &[usize]) -> String {
+    let nodes = slots.iter().filter_map(|&slot| tally.node_at(slot));
+    let mut parts = ranges(nodes.map(|info| info.node));
+    if slots.iter().any(|&slot| tally.node_at(slot).is_none()) {
+        parts.push("none".into());
+    }
+    parts.join(",")
+}
+
+/// Ascending numbers as `0-3` and `6`.
+pub(super) fn ranges(numbers: impl IntoIterator<Item = u32>) -> Vec<String> {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
-    for node in slots.iter().filter_map(|&slot| tally.node_at(slot)) {
+    for n in numbers {
         match ranges.last_mut() {
-            Some((_, last)) if *last + 1 == node.node => *last = node.node,
-            _ => ranges.push((node.node, node.node)),
+            Some((_, last)) if *last + 1 == n => *last = n,
+            _ => ranges.push((n, n)),
         }
     }
-    let mut parts: Vec<String> = ranges
+    ranges
         .into_iter()
         .map(|(first, last)| match last - first {
             0 => first.to_string(),
             _ => format!("{first}-{last}"),
         })
-        .collect();
-    if slots.iter().any(|&slot| tally.node_at(slot).is_none()) {
-        parts.push("none".into());
-    }
-    parts.join(",")
+        .collect()
 }
 
 /// `data 4K`, `hint code 2M`.

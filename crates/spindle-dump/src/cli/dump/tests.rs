@@ -7,7 +7,7 @@ use std::io::Read;
 
 use super::*;
 use crate::print::Style;
-use crate::stream::{End, NodeInfo, Writer};
+use crate::stream::{Attrs, End, Kind, NodeInfo, Run, Table, TableHead, View, Writer};
 
 /// A process that gives these snapshots and then is gone. Taking one takes
 /// this long.
@@ -62,6 +62,24 @@ fn stream(start_time_ns: u64) -> Vec<u8> {
         cpus: true,
         memory: true,
     });
+    let head = TableHead {
+        level: 1,
+        view: View::Canonical,
+        addr: 0x20_0000,
+        frame: 9,
+        node: Some(0),
+        replica: false,
+        same: false,
+    };
+    let run = Run {
+        first: 3,
+        count: 5,
+        kind: Kind::Page,
+        attrs: Attrs::NX,
+        node: Some(0),
+        frame: 77,
+    };
+    writer.table(Table { head, runs: &[run] });
     writer.end(End {
         complete: true,
         tables: 0,
@@ -72,6 +90,16 @@ fn stream(start_time_ns: u64) -> Vec<u8> {
 
 /// Lines of JSON and saved bytes of a watch, and how long it slept each time.
 fn watched(streams: Vec<Vec<u8>>, count: u64, takes: u64) -> (Vec<String>, Vec<u8>, Vec<u64>) {
+    watched_with(streams, count, takes, false)
+}
+
+/// The same, perhaps with a list of tables.
+fn watched_with(
+    streams: Vec<Vec<u8>>,
+    count: u64,
+    takes: u64,
+    tables: bool,
+) -> (Vec<String>, Vec<u8>, Vec<u64>) {
     let clock = std::rc::Rc::new(Fake::default());
     let mut script = Script {
         streams: streams.into(),
@@ -84,6 +112,7 @@ fn watched(streams: Vec<Vec<u8>>, count: u64, takes: u64) -> (Vec<String>, Vec<u
     };
     let (mut raw, mut text) = (Vec::new(), Vec::new());
     let mut out = Output::new(Box::new(&mut text), true, style);
+    out.tables = tables;
     let interval = Duration::from_secs(5);
     watch(&mut script, interval, count, &*clock, &mut raw, &mut out).unwrap();
     drop(out);
@@ -117,6 +146,38 @@ fn another_process_of_the_same_pid_is_not_compared() {
     let (lines, raw, _) = watched(vec![stream(1), stream(2)], u64::MAX, 0);
     assert_eq!(lines.len(), 1);
     assert_eq!(raw, stream(1));
+}
+
+#[test]
+fn tables_are_listed_before_each_snapshot_of_the_process() {
+    let (lines, raw, _) = watched_with(vec![stream(1), stream(1), stream(2)], u64::MAX, 0, true);
+    assert_eq!(raw, stream(1).repeat(2));
+    let schemas: Vec<String> = lines
+        .iter()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .map(|value| value["schema"].as_str().unwrap().to_owned())
+        .collect();
+    let one = ["spindle.table.v1", "spindle.dump.v1"];
+    assert_eq!(schemas, [one, one].concat());
+    assert!(lines[0].contains("\"address\":2097152"), "{}", lines[0]);
+}
+
+#[test]
+fn tables_of_a_file_are_listed_as_text() {
+    let bytes = stream(1).repeat(2);
+    let mut text = Vec::new();
+    let style = Style {
+        exact: false,
+        width: 80,
+    };
+    let mut out = Output::new(Box::new(&mut text), false, style);
+    out.tables = true;
+    show_saved(&mut Saved::new(&bytes[..]), &mut out).unwrap();
+    drop(out);
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.starts_with("Page-table pages of x, pid 7"), "{text}");
+    let line = "          200000  L1        0        5  -         -\n\n";
+    assert_eq!(text.matches(line).count(), 2, "{text}");
 }
 
 #[test]
