@@ -21,30 +21,9 @@ void pgtable_repl_nodes(nodemask_t *nodes)
 	nodes_and(*nodes, node_states[N_CPU], node_states[N_MEMORY]);
 }
 
-/**
- * pgtable_repl_nr_domains() - number of domains, found at boot
- *
- * Domains are numbered from 0; some may have neither CPUs nor memory.
- */
-unsigned int pgtable_repl_nr_domains(void)
-{
-	return nr_node_ids;
-}
-EXPORT_SYMBOL_GPL(pgtable_repl_nr_domains);
-
-/**
- * pgtable_repl_domain_node() - the node that a domain's tables are kept on
- * @domain: below pgtable_repl_nr_domains()
- */
-int pgtable_repl_domain_node(unsigned int domain)
-{
-	return domain;
-}
-EXPORT_SYMBOL_GPL(pgtable_repl_domain_node);
-
 static struct pgtable_repl *pgtable_repl_create(struct mm_struct *mm)
 {
-	unsigned int nr = pgtable_repl_nr_domains();
+	unsigned int nr = pgtable_repl_max_domains() + 1;
 	struct pgtable_repl *repl;
 
 	repl = kzalloc(struct_size(repl, roots, nr), GFP_KERNEL_ACCOUNT);
@@ -90,10 +69,15 @@ long pgtable_repl_pages(struct pgtable_repl *repl)
  * Let go of the static key once no copy is left.  A leftover copy would be a
  * bug; kept coherent, which takes the key, it does no harm.
  */
-static void repl_key_put(long left)
+static void repl_key_put(long left, bool lazy)
 {
 	if (!WARN_ONCE(left, "%ld copies of page tables left over", left))
-		arch_pgtable_repl_key_put();
+		arch_pgtable_repl_key_put(lazy);
+}
+
+static bool repl_is_lazy(const struct pgtable_repl_policy *policy)
+{
+	return policy->mode == PR_PGTABLE_REPL_LAZY;
 }
 
 /**
@@ -106,7 +90,8 @@ void pgtable_repl_destroy(struct mm_struct *mm)
 
 	pgtable_repl_list_del(repl);
 	if (!nodes_empty(repl->policy.nodes))
-		repl_key_put(pgtable_repl_pages(repl));
+		repl_key_put(pgtable_repl_pages(repl),
+			     repl_is_lazy(&repl->policy));
 	mm->pgtable_repl = NULL;
 	kfree(repl->retired);
 	kfree(repl->node_pages);
@@ -157,7 +142,7 @@ static int repl_set(struct mm_struct *mm,
 	nodemask_t add, del;
 	struct pgtable_repl *repl;
 	LIST_HEAD(pages);
-	bool was_on, on, anew;
+	bool was_on, was_lazy, on, anew;
 	long left;
 	int err;
 
@@ -167,7 +152,7 @@ static int repl_set(struct mm_struct *mm,
 	on = policy->mode != PR_PGTABLE_REPL_OFF;
 	/* Before the mmap lock: patching the kernel takes locks. */
 	if (on)
-		arch_pgtable_repl_key_get();
+		arch_pgtable_repl_key_get(repl_is_lazy(policy));
 
 	memcg = get_mem_cgroup_from_mm(mm);
 	old_memcg = set_active_memcg(memcg);
@@ -182,12 +167,13 @@ static int repl_set(struct mm_struct *mm,
 		set_active_memcg(old_memcg);
 		mem_cgroup_put(memcg);
 		if (on)
-			arch_pgtable_repl_key_put();
+			arch_pgtable_repl_key_put(repl_is_lazy(policy));
 		return err;
 	}
 	if (on)
 		repl_unshare(mm);
 	was_on = !nodes_empty(repl->policy.nodes);
+	was_lazy = repl_is_lazy(&repl->policy);
 	/* Copies are of one kind or the other: between these, all are replaced. */
 	anew = was_on && on && repl->policy.mode != policy->mode;
 	if (anew) {
@@ -203,12 +189,12 @@ static int repl_set(struct mm_struct *mm,
 	nodes_clear(repl->dropped);
 
 	if (anew)
-		arch_pgtable_repl_del(mm, &del, &pages);
+		pgtable_repl_del_trees(mm, &del, &pages);
 	/* All of them, not just new ones: repairs what had no memory before. */
 	if (on)
-		arch_pgtable_repl_add(mm, &policy->nodes);
+		pgtable_repl_add_trees(mm, &policy->nodes);
 	if (!anew && !nodes_empty(del))
-		arch_pgtable_repl_del(mm, &del, &pages);
+		pgtable_repl_del_trees(mm, &del, &pages);
 
 	count_vm_event(on ? PGTABLE_REPL_ENABLE : PGTABLE_REPL_DISABLE);
 	trace_pgtable_repl_set(mm, policy, &add, &del);
@@ -221,9 +207,11 @@ static int repl_set(struct mm_struct *mm,
 	arch_pgtable_repl_free_pages(&pages);
 	/* One reference for each mm that is on; the above took another. */
 	if (was_on && on)
-		arch_pgtable_repl_key_put();
+		arch_pgtable_repl_key_put(was_lazy);
 	else if (was_on)
-		repl_key_put(left);
+		repl_key_put(left, was_lazy);
+	if (repl_is_lazy(policy))
+		pgtable_repl_watch_idle();
 	return 0;
 }
 
@@ -405,8 +393,10 @@ static int repl_start(struct mm_struct *mm,
 	repl_set_policy(repl, policy);
 	if (nodes_empty(policy->nodes))
 		return 0;
-	arch_pgtable_repl_key_get();
-	arch_pgtable_repl_new(mm);
+	arch_pgtable_repl_key_get(repl_is_lazy(policy));
+	pgtable_repl_new_trees(mm, &policy->nodes);
+	if (repl_is_lazy(policy))
+		pgtable_repl_watch_idle();
 	trace_pgtable_repl_set(mm, policy, &policy->nodes, &NODE_MASK_NONE);
 	return 0;
 }

@@ -7,7 +7,10 @@
 #define _MM_PGTABLE_REPL_INTERNAL_H
 
 #include <linux/mm.h>
+#include <linux/percpu.h>
 #include <linux/pgtable_repl.h>
+
+struct ctl_table;
 
 /**
  * struct pgtable_repl - replication state of an address space
@@ -28,6 +31,7 @@
  * @dropped_pages: how many pages that freed
  * @squeeze: the memory cgroup is short of memory: take the copies down
  * @pass: pass of the repair work that looked at this last
+ * @turn: pass of pgtable_repl_for_each() that did
  * @built: tables that the change under way has been at; see build.c
  * @to_build: how many there were when it began; 0: there is none under way
  * @fallbacks: links to a canonical table made for want of local memory
@@ -39,7 +43,8 @@
  * @ipis_requested: CPUs that TLB shootdowns of lazy trees would have been sent to
  * @ipis_sent: and to which they were
  * @node_pages: replica pages by node, nr_node_ids elements
- * @roots: by domain, the PGD its CPUs load; NULL: they load mm->pgd
+ * @roots: by domain, the PGD its CPUs load; NULL: they load mm->pgd; the last
+ *	one, of CPUs without a domain, always is
  * @retired: roots withdrawn a moment ago, which a CPU may still have loaded
  *	until it has answered the reload IPI
  */
@@ -55,6 +60,7 @@ struct pgtable_repl {
 	bool squeeze;
 	bool lazy;
 	unsigned int pass;
+	unsigned int turn;
 	atomic_long_t built;
 	unsigned long to_build;
 	atomic_long_t fallbacks;
@@ -74,27 +80,23 @@ static inline struct pgtable_repl *mm_pgtable_repl(struct mm_struct *mm)
 	return smp_load_acquire(&mm->pgtable_repl);
 }
 
-/* A domain is a node for now; everything asks here, nothing assumes it. */
+DECLARE_PER_CPU(unsigned int, pgtable_repl_cpu_domain);
+extern bool pgtable_repl_finer;
+extern unsigned int pgtable_repl_no_domain;
+
+/* Of a CPU that belongs to none: has no tree, and no bit in masks of domains. */
+#define PGTABLE_REPL_NO_DOMAIN	pgtable_repl_no_domain
+
+/* The domain that a CPU belongs to, which vm.pgtable_repl_domains says. */
 static inline unsigned int domain_of(int cpu)
 {
-	return cpu_to_node(cpu);
+	return per_cpu(pgtable_repl_cpu_domain, cpu);
 }
 
 /* The domain of the CPU that this runs on; preemption is off. */
 static __always_inline unsigned int this_domain(void)
 {
-	return numa_node_id();
-}
-
-/* The domain that walks the canonical PTE tables of a node, without copies. */
-static inline unsigned int pgtable_repl_node_domain(int nid)
-{
-	return nid;
-}
-
-static inline const struct cpumask *pgtable_repl_domain_cpus(unsigned int domain)
-{
-	return cpumask_of_node(domain);
+	return this_cpu_read(pgtable_repl_cpu_domain);
 }
 
 /* Set by or for the process itself: no group's or system's policy changes it. */
@@ -104,6 +106,23 @@ static inline bool pgtable_repl_own(const struct pgtable_repl_policy *policy)
 	       policy->source == PGTABLE_REPL_PROC ||
 	       policy->source == PGTABLE_REPL_INHERITED;
 }
+
+/* domains.c */
+unsigned int pgtable_repl_max_domains(void);
+unsigned int pgtable_repl_home_domain(int nid, int cpu);
+const struct cpumask *pgtable_repl_domain_cpus(unsigned int domain);
+void pgtable_repl_domains_of(const nodemask_t *nodes, nodemask_t *domains);
+void pgtable_repl_add_trees(struct mm_struct *mm, const nodemask_t *nodes);
+void pgtable_repl_del_trees(struct mm_struct *mm, const nodemask_t *nodes,
+			    struct list_head *pages);
+void pgtable_repl_new_trees(struct mm_struct *mm, const nodemask_t *nodes);
+int pgtable_repl_domains_handler(const struct ctl_table *table, int write,
+				 void *buffer, size_t *lenp, loff_t *ppos);
+
+/* idle.c */
+void pgtable_repl_watch_idle(void);
+int pgtable_repl_idle_handler(const struct ctl_table *table, int write,
+			      void *buffer, size_t *lenp, loff_t *ppos);
 
 /* Policy half: core.c */
 void pgtable_repl_destroy(struct mm_struct *mm);
@@ -126,6 +145,8 @@ void pgtable_repl_squeeze(struct pgtable_repl *repl);
 bool pgtable_repl_memcg_room(struct mm_struct *mm, unsigned int share,
 			     unsigned long pages);
 void pgtable_repl_drop(struct mm_struct *mm);
+void pgtable_repl_for_each(bool (*look)(struct pgtable_repl *repl),
+			   void (*work)(struct mm_struct *mm));
 void pgtable_repl_refill(struct mm_struct *mm);
 /* Copies leave one in so many pages of a memory cgroup's limit alone. */
 #define REPL_MEMCG_SHARE	16
@@ -173,11 +194,14 @@ void arch_pgtable_repl_del(struct mm_struct *mm, const nodemask_t *domains,
 			   struct list_head *pages);
 void arch_pgtable_repl_add(struct mm_struct *mm,		/* build.c */
 			   const nodemask_t *domains);
-void arch_pgtable_repl_new(struct mm_struct *mm);
+void arch_pgtable_repl_new(struct mm_struct *mm, const nodemask_t *domains);
 void arch_pgtable_repl_free_pages(struct list_head *pages);
 bool arch_pgtable_repl_supported(void);
-void arch_pgtable_repl_key_get(void);
-void arch_pgtable_repl_key_put(void);
+void arch_pgtable_repl_key_get(bool lazy);
+void arch_pgtable_repl_key_put(bool lazy);
+const struct cpumask *arch_pgtable_repl_llc(int cpu);
+void arch_pgtable_repl_idle(struct mm_struct *mm,		/* idle.c */
+			    struct list_head *pages);
 void pgtable_repl_reload_cr3(struct mm_struct *mm);		/* tlb.c */
 
 /**

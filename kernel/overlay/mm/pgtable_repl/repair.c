@@ -62,6 +62,46 @@ void pgtable_repl_list_del(struct pgtable_repl *repl)
 }
 
 /**
+ * pgtable_repl_for_each() - do something to every address space that has state
+ * @look: says, under a spinlock, whether something is to be done
+ * @work: does it, with a reference to the address space's users
+ *
+ * Those that come meanwhile may be left out, as are those that are exiting.
+ * Context: process context; one at a time.
+ */
+void pgtable_repl_for_each(bool (*look)(struct pgtable_repl *repl),
+			   void (*work)(struct mm_struct *mm))
+{
+	static DEFINE_MUTEX(lock);
+	static unsigned int turn;
+	struct pgtable_repl *repl;
+	struct mm_struct *mm;
+
+	mutex_lock(&lock);
+	turn++;
+	do {
+		mm = NULL;
+		spin_lock(&repl_list_lock);
+		list_for_each_entry(repl, &repl_list, list) {
+			if (repl->turn == turn)
+				continue;
+			repl->turn = turn;
+			if (look(repl) && mmget_not_zero(repl->mm)) {
+				mm = repl->mm;
+				break;
+			}
+		}
+		spin_unlock(&repl_list_lock);
+		if (!mm)
+			break;
+		work(mm);
+		mmput_async(mm);
+		cond_resched();
+	} while (mm);
+	mutex_unlock(&lock);
+}
+
+/**
  * pgtable_repl_lacks() - a copy could not be made; see to it later
  * @repl: whose
  * @nid: where
@@ -195,8 +235,8 @@ static void repl_repair_mm(struct mm_struct *mm, nodemask_t *nodes)
 	if (!nodes_empty(*nodes)) {
 		/* What a lazy tree lacks is made by the faults of a new one. */
 		if (repl->policy.mode == PR_PGTABLE_REPL_LAZY)
-			arch_pgtable_repl_del(mm, nodes, &pages);
-		arch_pgtable_repl_add(mm, nodes);
+			pgtable_repl_del_trees(mm, nodes, &pages);
+		pgtable_repl_add_trees(mm, nodes);
 	}
 	arch_pgtable_repl_unlock(mm);
 	set_active_memcg(old_memcg);
@@ -302,7 +342,7 @@ static void repl_drop_mm(struct mm_struct *mm, nodemask_t nodes)
 	nodes_and(nodes, nodes, repl->policy.nodes);
 	if (!nodes_empty(nodes)) {
 		before = pgtable_repl_pages(repl);
-		arch_pgtable_repl_del(mm, &nodes, &pages);
+		pgtable_repl_del_trees(mm, &nodes, &pages);
 		WRITE_ONCE(repl->dropped_pages,
 			   before - pgtable_repl_pages(repl));
 		WRITE_ONCE(repl->dropped_at, jiffies);

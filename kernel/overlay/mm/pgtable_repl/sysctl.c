@@ -194,6 +194,18 @@ static struct ctl_table repl_sysctls[] = {
 		.proc_handler	= proc_doulongvec_minmax,
 	},
 	{
+		.procname	= "pgtable_repl_domains",
+		.maxlen		= PAGE_SIZE,
+		.mode		= 0644,
+		.proc_handler	= pgtable_repl_domains_handler,
+	},
+	{
+		.procname	= "pgtable_repl_idle",
+		.maxlen		= sizeof(int),
+		.mode		= 0644,
+		.proc_handler	= pgtable_repl_idle_handler,
+	},
+	{
 		.procname	= "pgtable_repl_prefetch",
 		.data		= &repl_prefetch,
 		.maxlen		= sizeof(int),

@@ -7,12 +7,22 @@
 #define _ASM_X86_PGTABLE_REPL_LAZY_H
 
 #include <linux/cpumask.h>
+#include <linux/jump_label_ratelimit.h>
 #include <linux/mm_types.h>
+#include <linux/percpu.h>
 #include <asm/trap_pf.h>
 
 struct mmu_gather;
 
 #ifdef CONFIG_PGTABLE_REPL
+extern struct static_key_false_deferred pgtable_repl_lazy_key;
+
+/* True while any process has lazy trees. */
+static __always_inline bool pgtable_repl_lazy_active(void)
+{
+	return static_branch_unlikely(&pgtable_repl_lazy_key.key);
+}
+
 bool __pgtable_repl_fault(struct vm_area_struct *vma, unsigned long addr);
 bool __pgtable_repl_fault_atomic(struct mm_struct *mm, unsigned long addr);
 bool __pgtable_repl_filters(struct mm_struct *mm);
@@ -25,6 +35,40 @@ const struct cpumask *pgtable_repl_shootdown(struct mm_struct *mm,
 					     const struct mmu_gather *tlb);
 
 /*
+ * The last address space and 2 MiB of it that this CPU faulted in and found its
+ * domain's tree to lead to a canonical PTE table: faults there are not for us.
+ * One number for both, which may be that of others as well.  It is only a hint,
+ * good for so many faults: where it is wrong, these are taken in vain.
+ */
+struct pgtable_repl_hint {
+	unsigned long where;
+	unsigned int left;
+};
+DECLARE_PER_CPU(struct pgtable_repl_hint, pgtable_repl_hint);
+
+static __always_inline unsigned long
+pgtable_repl_where(const struct mm_struct *mm, unsigned long addr)
+{
+	return (unsigned long)mm ^ addr >> PMD_SHIFT;
+}
+
+static __always_inline bool pgtable_repl_hinted(const struct mm_struct *mm,
+						unsigned long addr)
+{
+	unsigned int left;
+
+	/* Preempted between these, it may be the hint of another CPU. */
+	if (this_cpu_read(pgtable_repl_hint.where) !=
+	    pgtable_repl_where(mm, addr))
+		return false;
+	left = this_cpu_read(pgtable_repl_hint.left);
+	if (!left)
+		return false;
+	this_cpu_write(pgtable_repl_hint.left, left - 1);
+	return true;
+}
+
+/*
  * Whether a page fault was only this domain's: the canonical tree had the entry
  * and the domain's own has it now.  A fault on a present entry is not.
  */
@@ -32,8 +76,9 @@ static __always_inline bool pgtable_repl_fault(struct vm_area_struct *vma,
 					       unsigned long addr,
 					       unsigned long error_code)
 {
-	return pgtable_repl_active() && vma->vm_mm->pgtable_repl &&
-	       !(error_code & X86_PF_PROT) &&
+	return pgtable_repl_lazy_active() &&
+	       !pgtable_repl_hinted(vma->vm_mm, addr) &&
+	       vma->vm_mm->pgtable_repl && !(error_code & X86_PF_PROT) &&
 	       __pgtable_repl_fault(vma, addr);
 }
 
@@ -42,7 +87,7 @@ static __always_inline bool
 pgtable_repl_fault_atomic(struct mm_struct *mm, struct pt_regs *regs,
 			  unsigned long addr, unsigned long error_code)
 {
-	return pgtable_repl_active() && mm && mm->pgtable_repl &&
+	return pgtable_repl_lazy_active() && mm && mm->pgtable_repl &&
 	       !(error_code & X86_PF_PROT) && (regs->flags & X86_EFLAGS_IF) &&
 	       __pgtable_repl_fault_atomic(mm, addr);
 }
@@ -50,7 +95,7 @@ pgtable_repl_fault_atomic(struct mm_struct *mm, struct pt_regs *regs,
 /* Whether shootdowns of @mm leave out domains. */
 static __always_inline bool pgtable_repl_filters(struct mm_struct *mm)
 {
-	return pgtable_repl_active() && mm->pgtable_repl &&
+	return pgtable_repl_lazy_active() && mm->pgtable_repl &&
 	       __pgtable_repl_filters(mm);
 }
 

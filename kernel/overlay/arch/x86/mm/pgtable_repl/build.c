@@ -243,7 +243,8 @@ static void repl_build(struct mm_struct *mm, const nodemask_t *domains)
 
 	if (!self) {
 		/* No table is lost, only the domains' roots go without. */
-		pgtable_repl_lacks(repl, first_node(*domains));
+		pgtable_repl_lacks(repl, pgtable_repl_domain_node(
+						first_node(*domains)));
 		return;
 	}
 	atomic_long_set(&repl->built, 0);
@@ -299,5 +300,5 @@ void arch_pgtable_repl_add(struct mm_struct *mm, const nodemask_t *domains)
 			   root ? ptdesc_address(root) : NULL);
 	}
 	pgtable_repl_reload_cr3(mm);
-	repl_filter(repl);
+	repl_filter(repl, domains);
 }

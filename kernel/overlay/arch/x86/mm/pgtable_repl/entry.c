@@ -132,8 +132,10 @@ void __pgtable_repl_set_entry(void *entry, pteval_t val, enum pg_level level)
 	for_each_copy(copy, table) {
 		pteval_t *slot = repl_slot(copy, entry);
 
-		if (!user || repl_takes(copy, slot))
+		if (!user)
 			repl_write(slot, val, level);
+		else if (repl_takes(copy, slot))
+			repl_write(slot, repl_keeps(copy, val), level);
 	}
 }
 
@@ -262,7 +264,7 @@ pteval_t __repl_slow repl_store_lazy(void *entry, pteval_t val)
 		pteval_t *slot = repl_slot(copy, entry);
 
 		if (repl_takes(copy, slot))
-			WRITE_ONCE(*slot, val);
+			WRITE_ONCE(*slot, repl_keeps(copy, val));
 	}
 	return 0;
 }
@@ -426,7 +428,7 @@ pteval_t __repl_slow repl_exchange(void *entry, pteval_t val)
 
 		if (!repl_takes(copy, slot))
 			continue;
-		found = xchg(slot, val);
+		found = xchg(slot, repl_keeps(copy, val));
 		if (found & _PAGE_PRESENT)
 			bits |= found & PGTABLE_REPL_AD;
 	}

@@ -17,6 +17,7 @@
  * parents first: nothing is attached below a parent that has no copy any more,
  * and everything is attached and stored to under the lock of its table.
  */
+#include <linux/percpu.h>
 #include <linux/sched.h>
 #include <trace/events/pgtable_repl.h>
 #include <asm/pgtable_repl_lazy.h>
@@ -257,12 +258,22 @@ static noinline bool repl_fault(struct repl_fault *f)
 	return served;
 }
 
+DEFINE_PER_CPU(struct pgtable_repl_hint, pgtable_repl_hint);
+
+#define REPL_HINT_FAULTS	64
+
+static void repl_give_hint(struct mm_struct *mm, unsigned long addr)
+{
+	this_cpu_write(pgtable_repl_hint.where, pgtable_repl_where(mm, addr));
+	this_cpu_write(pgtable_repl_hint.left, REPL_HINT_FAULTS);
+}
+
 /*
  * Whether the domain's tree leads to a canonical PTE table, or to an entry that
  * is there: nothing to do for us.  Private memory faults here, so the way is
  * short; it says no where it cannot tell.
  */
-static bool repl_fault_generic(struct mm_struct *mm, unsigned long addr)
+static noinline bool repl_fault_generic(struct mm_struct *mm, unsigned long addr)
 {
 	struct pgtable_repl *repl = mm_pgtable_repl(mm);
 	bool generic = true;
@@ -292,8 +303,10 @@ static bool repl_fault_generic(struct mm_struct *mm, unsigned long addr)
 	if (!repl_is_table(val))
 		goto lacks;
 	/* The word is a pointer to something else in a canonical table. */
-	if (repl_child(val)->pt_repl_mm != mm)
+	if (repl_child(val)->pt_repl_mm != mm) {
+		repl_give_hint(mm, addr);
 		goto out;
+	}
 	slot = (pteval_t *)__va(val & PTE_PFN_MASK) + pte_index(addr);
 	if (READ_ONCE(*slot))
 		goto out;
@@ -327,8 +340,13 @@ static noinline bool repl_fault_vma(struct vm_area_struct *vma,
  */
 bool __pgtable_repl_fault(struct vm_area_struct *vma, unsigned long addr)
 {
-	if (!READ_ONCE(vma->vm_mm->pgtable_repl->lazy) ||
-	    repl_fault_generic(vma->vm_mm, addr))
+	struct pgtable_repl *repl = vma->vm_mm->pgtable_repl;
+
+	if (!READ_ONCE(repl->lazy))
+		return false;
+	/* Used up, or another's. */
+	this_cpu_write(pgtable_repl_hint.where, 0);
+	if (repl_fault_generic(vma->vm_mm, addr))
 		return false;
 	return repl_fault_vma(vma, addr);
 }

@@ -21,6 +21,14 @@ struct static_key_false_deferred pgtable_repl_key = {
 };
 EXPORT_SYMBOL_GPL(pgtable_repl_key);
 
+/* The same for lazy trees: what only these need costs others nothing. */
+struct static_key_false_deferred pgtable_repl_lazy_key = {
+	.key = { STATIC_KEY_INIT_FALSE },
+	.timeout = HZ,
+	.work = __DELAYED_WORK_INITIALIZER(pgtable_repl_lazy_key.work,
+					   jump_label_update_timeout, 0),
+};
+
 /*
  * "pgtable_repl=hold" opens the gates at boot, before other CPUs come up, and
  * keeps them open: no text is patched when replication is used.
@@ -44,15 +52,25 @@ static int __init repl_hold_init(void)
 }
 early_initcall(repl_hold_init);
 
-void arch_pgtable_repl_key_get(void)
+void arch_pgtable_repl_key_get(bool lazy)
 {
 	static_branch_inc(&pgtable_repl_key.key);
+	if (lazy)
+		static_branch_inc(&pgtable_repl_lazy_key.key);
 }
 
-void arch_pgtable_repl_key_put(void)
+void arch_pgtable_repl_key_put(bool lazy)
 {
 	/* May be called in atomic context, from the last mmdrop(). */
 	static_branch_slow_dec_deferred(&pgtable_repl_key);
+	if (lazy)
+		static_branch_slow_dec_deferred(&pgtable_repl_lazy_key);
+}
+
+/* CPUs that share the last level of cache with @cpu, as far as it is known. */
+const struct cpumask *arch_pgtable_repl_llc(int cpu)
+{
+	return cpu_llc_shared_mask(cpu);
 }
 
 /* Xen PV guests have the hypervisor check, and so pin, every table page. */
@@ -101,6 +119,14 @@ pgd_t *__pgtable_repl_loaded_pgd(struct mm_struct *mm)
 	if (pgd == READ_ONCE(repl->roots[domain]) ||
 	    pgd == READ_ONCE(repl->retired[domain]))
 		return pgd;
+	/*
+	 * Past a change of domains, an address space that is exiting keeps the
+	 * roots that it had; the CPU that it exits on may be in another domain.
+	 */
+	if (pgtable_repl_map && !atomic_read(&mm->mm_users))
+		for (domain = 0; domain < pgtable_repl_max_domains(); domain++)
+			if (pgd == READ_ONCE(repl->roots[domain]))
+				return pgd;
 	return mm->pgd;
 }
 EXPORT_SYMBOL_GPL(__pgtable_repl_loaded_pgd);
@@ -172,33 +198,35 @@ pgd_t *repl_new_root(struct mm_struct *mm, unsigned int domain)
 /**
  * arch_pgtable_repl_new() - create the roots of a new address space
  * @mm: address space that nobody runs in and that maps nothing
+ * @domains: domains that get a tree
  *
  * Its tables are replicated as they are linked.
  */
-void arch_pgtable_repl_new(struct mm_struct *mm)
+void arch_pgtable_repl_new(struct mm_struct *mm, const nodemask_t *domains)
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
 	unsigned int domain;
 
-	for_each_node_mask(domain, repl->policy.nodes)
+	for_each_node_mask(domain, *domains)
 		repl->roots[domain] = repl_new_root(mm, domain);
-	repl_filter(repl);
+	repl_filter(repl, domains);
 }
 
 /**
  * repl_filter() - let shootdowns leave out domains with lazy trees
  * @repl: replication state, under the mmap lock, or of an mm that nobody runs in
+ * @domains: domains that have been given a tree
  *
  * Every CPU of theirs has loaded its domain's root by now, and has nothing left
  * in its TLB from before.
  */
-void repl_filter(struct pgtable_repl *repl)
+void repl_filter(struct pgtable_repl *repl, const nodemask_t *domains)
 {
 	unsigned int domain;
 
 	if (repl->policy.mode != PR_PGTABLE_REPL_LAZY)
 		return;
-	for_each_node_mask(domain, repl->policy.nodes)
+	for_each_node_mask(domain, *domains)
 		if (repl->roots[domain])
 			node_set(domain, repl->filtered);
 }

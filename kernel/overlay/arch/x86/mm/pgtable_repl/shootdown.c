@@ -112,9 +112,7 @@ static void repl_share_range(struct repl_sharers *s, struct ptdesc *table,
 		if (level == PG_LEVEL_2M) {
 			struct ptdesc *child = repl_child(val);
 
-			node_set(pgtable_repl_node_domain(
-					page_to_nid(ptdesc_page(child))),
-				 s->found);
+			repl_add_home(child, &s->found);
 			if (!s->recorded)
 				repl_share(s, child);
 		} else {
@@ -209,6 +207,9 @@ const struct cpumask *pgtable_repl_shootdown(struct mm_struct *mm,
 	s.filtered = repl->filtered;
 	s.found = repl->linked;
 	s.recorded = tlb && tlb->repl_recording;
+	/* Recorded in other domains than there are now: flush all. */
+	if (s.recorded && tlb->repl_map != READ_ONCE(pgtable_repl_map))
+		return cpus;
 	if (s.recorded) {
 		nodes_or(s.found, s.found, tlb->repl_domains);
 		if (tlb->fullmm) {

@@ -154,8 +154,7 @@ void __pgtable_repl_release(struct ptdesc *table)
 void __pgtable_repl_free_tlb(struct mmu_gather *tlb, struct ptdesc *table)
 {
 	if (tlb->repl_recording)
-		node_set(pgtable_repl_node_domain(page_to_nid(ptdesc_page(table))),
-			 tlb->repl_domains);
+		repl_add_home(table, &tlb->repl_domains);
 	while (table->pt_repl) {
 		struct ptdesc *copy = table->pt_repl;
 

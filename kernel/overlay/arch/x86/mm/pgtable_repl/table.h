@@ -101,6 +101,16 @@ static __always_inline bool repl_takes(const struct ptdesc *copy,
 	return true;
 }
 
+/*
+ * What a copy gets for an entry.  A lazy one forgets what the walker cannot use:
+ * when it comes back (PROT_NONE given up, a page swapped in), only those have it
+ * that go on to use it, and only these have to be told of the next change.
+ */
+static __always_inline pteval_t repl_keeps(const struct ptdesc *copy, pteval_t val)
+{
+	return copy->pt_repl_lazy && !(val & _PAGE_PRESENT) ? 0 : val;
+}
+
 /* The entry of a copy for a canonical one; itself for a copy just unlinked. */
 static inline pteval_t *repl_slot(struct ptdesc *copy, const void *entry)
 {
@@ -158,7 +168,7 @@ static inline void repl_store_held(struct ptdesc *copy, pteval_t *to,
 			held = true;
 		else if (!own)
 			continue;
-		WRITE_ONCE(to[i], READ_ONCE(from[i]));
+		WRITE_ONCE(to[i], repl_keeps(copy, READ_ONCE(from[i])));
 	}
 	if (held)
 		repl_note(copy);
@@ -210,14 +220,37 @@ static inline spinlock_t *repl_lock_child(struct mm_struct *mm, struct ptdesc *c
 }
 
 /*
- * A PTE table needs no copy on the node it already lies on.  Tables above do:
+ * The domain that a canonical PTE table is the own one of: that of the node it
+ * lies on, or, where a node has several, that of the CPU it was allocated on, if
+ * that is one of them.  PGTABLE_REPL_NO_DOMAIN if the node has none.
+ */
+static inline unsigned int repl_table_domain(const struct ptdesc *table)
+{
+	int nid = page_to_nid(ptdesc_page(table));
+
+	if (likely(!pgtable_repl_finer))
+		return nid;
+	return pgtable_repl_home_domain(nid, table->pt_repl_cpu - 1);
+}
+
+/* Add the domain that may be linked to a canonical PTE table itself. */
+static inline void repl_add_home(const struct ptdesc *table, nodemask_t *domains)
+{
+	unsigned int domain = repl_table_domain(table);
+
+	if (domain != PGTABLE_REPL_NO_DOMAIN)
+		node_set(domain, *domains);
+}
+
+/*
+ * A PTE table needs no copy in the domain whose own it is.  Tables above do:
  * walked through the canonical page, a domain would get the canonical children.
  */
 static inline bool repl_wants_copy(struct ptdesc *table, enum pg_level level,
 				   unsigned int domain)
 {
 	return level > PG_LEVEL_4K ||
-	       page_to_nid(ptdesc_page(table)) != pgtable_repl_domain_node(domain);
+	       repl_table_domain(table) != domain;
 }
 
 pteval_t __repl_slow repl_set_run(void *entry, pteval_t val, unsigned long nr);
@@ -233,6 +266,8 @@ void repl_attach(struct ptdesc *table, struct ptdesc *copy,
 		 struct mm_struct *mm, unsigned int domain, bool lazy);
 void repl_unlink(struct ptdesc *table, struct ptdesc **link);
 pgd_t *repl_new_root(struct mm_struct *mm, unsigned int domain);
-void repl_filter(struct pgtable_repl *repl);
+void repl_filter(struct pgtable_repl *repl, const nodemask_t *domains);
+void repl_del_copies(struct ptdesc *table, unsigned int order,
+		     const nodemask_t *domains, struct list_head *pages);
 
 #endif /* _X86_MM_PGTABLE_REPL_TABLE_H */

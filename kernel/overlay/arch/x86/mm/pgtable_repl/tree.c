@@ -32,9 +32,15 @@ static void repl_fold(pteval_t *canon, pteval_t *slot)
 	}
 }
 
-/* Take the copies in @domains off @table, whose lock is held. */
-static void repl_del_copies(struct ptdesc *table, unsigned int order,
-			    const nodemask_t *domains, struct list_head *pages)
+/**
+ * repl_del_copies() - take copies off a table
+ * @table: the canonical table, whose lock is held
+ * @order: of its pages
+ * @domains: the domains that lose theirs; their CPUs do not walk it any more
+ * @pages: gets the pages; or NULL for the second half of a root
+ */
+void repl_del_copies(struct ptdesc *table, unsigned int order,
+		     const nodemask_t *domains, struct list_head *pages)
 {
 	struct ptdesc **link = &table->pt_repl;
 

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Page-table replication: take down lazy copies that are used no more.
+ *
+ * An entry of a copy that points to a table gets its accessed bit from the
+ * walker.  In a first pass, those that have it lose it, and those that lost it a
+ * while ago and still lack it are cleared: faults would link the copy again.
+ * Then TLBs, and with them caches of partial walks, are flushed, so that CPUs
+ * that do use an entry will set its bit again, and none is left on a path that
+ * was cleared.  In a second pass copies go that no entry of their domain points
+ * to: not those that a fault has linked meanwhile.
+ *
+ * Runs under the same locks as build.c and tree.c: tables above PTE tables stay.
+ * Roots stay as well: a few pages, and with two halves that are walked in turns.
+ */
+#include <linux/mm.h>
+#include <linux/vmstat.h>
+#include <asm/tlbflush.h>
+#include "table.h"
+
+/* Clear what is idle in one copy, whose table's lock is held. */
+static void repl_idle_mark(struct ptdesc *table, struct ptdesc *copy,
+			   unsigned long *changed)
+{
+	pteval_t *canon = ptdesc_address(table), *slot = ptdesc_address(copy);
+	unsigned int i;
+
+	for (i = 0; i < PTRS_PER_PTE; i++) {
+		pteval_t val = READ_ONCE(slot[i]);
+
+		if (!repl_is_table(val))
+			continue;
+		if (val & _PAGE_ACCESSED) {
+			clear_bit(_PAGE_BIT_ACCESSED,
+				  (unsigned long *)&slot[i]);
+			++*changed;
+		} else if ((val ^ READ_ONCE(canon[i])) & PTE_PFN_MASK) {
+			/* A copy; that of a canonical table takes no memory. */
+			WRITE_ONCE(slot[i], 0);
+			++*changed;
+		}
+	}
+}
+
+/* First pass: tables below the root, down to PMD tables. */
+static void repl_idle_clear(struct mm_struct *mm, struct ptdesc *table,
+			    enum pg_level level, unsigned long *changed)
+{
+	unsigned int i, nr = PTRS_PER_PTE;
+	pteval_t *entry = ptdesc_address(table);
+	struct ptdesc *copy;
+	spinlock_t *ptl;
+
+	if (level == repl_root_level()) {
+		nr = PGD_KERNEL_START;
+	} else {
+		ptl = repl_lockptr(mm, table, level);
+		spin_lock(ptl);
+		for_each_copy(copy, table)
+			if (copy->pt_repl_lazy)
+				repl_idle_mark(table, copy, changed);
+		spin_unlock(ptl);
+	}
+	if (level == PG_LEVEL_2M)
+		return;
+	for (i = 0; i < nr; i++) {
+		pteval_t val = READ_ONCE(entry[i]);
+
+		if (repl_is_table(val))
+			repl_idle_clear(mm, repl_child(val), level - 1, changed);
+		cond_resched();
+	}
+}
+
+/* The domains whose copy of @child no entry of theirs points to; both locked. */
+static void repl_idle_unlinked(struct ptdesc *table, pteval_t *entry,
+			       struct ptdesc *child, nodemask_t *domains)
+{
+	struct ptdesc *copy, *parent;
+
+	nodes_clear(*domains);
+	for_each_copy(copy, child) {
+		if (!copy->pt_repl_lazy)
+			continue;
+		parent = repl_find(table, copy->pt_repl_domain);
+		if (!parent || !READ_ONCE(*repl_slot(parent, entry)))
+			node_set(copy->pt_repl_domain, *domains);
+	}
+}
+
+/* Second pass: what became unreachable in the first, from the top. */
+static void repl_idle_drop(struct mm_struct *mm, struct ptdesc *table,
+			   enum pg_level level, struct list_head *pages)
+{
+	spinlock_t *ptl = repl_lockptr(mm, table, level), *child_ptl;
+	unsigned int i, nr = PTRS_PER_PTE;
+	pteval_t *entry = ptdesc_address(table);
+	struct ptdesc *child;
+	nodemask_t domains;
+	pteval_t val;
+
+	if (level == repl_root_level())
+		nr = PGD_KERNEL_START;
+	for (i = 0; i < nr; i++) {
+		if (!repl_is_table(READ_ONCE(entry[i])))
+			continue;
+		spin_lock(ptl);
+		val = READ_ONCE(entry[i]);
+		child = repl_is_table(val) ? repl_child(val) : NULL;
+		if (child && child->pt_repl) {
+			child_ptl = repl_lock_child(mm, child, level - 1, ptl);
+			repl_idle_unlinked(table, entry + i, child, &domains);
+			if (!nodes_empty(domains)) {
+				count_vm_events(PGTABLE_REPL_IDLE,
+						nodes_weight(domains));
+				repl_del_copies(child, 0, &domains, pages);
+			}
+			if (child_ptl)
+				spin_unlock(child_ptl);
+		}
+		spin_unlock(ptl);
+		if (child && level > PG_LEVEL_2M)
+			repl_idle_drop(mm, child, level - 1, pages);
+		cond_resched();
+	}
+}
+
+/**
+ * arch_pgtable_repl_idle() - look which lazy copies are in use, drop the others
+ * @mm: the address space, under arch_pgtable_repl_lock()
+ * @pages: gets the pages, for arch_pgtable_repl_free_pages()
+ *
+ * A copy goes that no CPU has walked since the last call.
+ */
+void arch_pgtable_repl_idle(struct mm_struct *mm, struct list_head *pages)
+{
+	struct ptdesc *root = virt_to_ptdesc(mm->pgd);
+	unsigned long changed = 0;
+
+	if (!root->pt_repl)
+		return;
+	repl_idle_clear(mm, root, repl_root_level(), &changed);
+	if (!changed)
+		return;
+	/* As if tables were freed: also on CPUs that only have it loaded. */
+	flush_tlb_mm_range(mm, 0, TLB_FLUSH_ALL, 0, true);
+	repl_idle_drop(mm, root, repl_root_level(), pages);
+}

@@ -1,0 +1,493 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Page-table replication: translation domains, vm.pgtable_repl_domains.
+ *
+ * A domain is a set of CPUs of one node that walk the same trees.  By default
+ * all CPUs of a node are one, with the node's number.  Where a node has several
+ * (one for each last-level cache, or sets of CPUs that the administrator names),
+ * each has trees of its own on that node, and of the node's PTE tables those are
+ * its own that were allocated on its CPUs.
+ *
+ * Trees and what is known of them go by domain numbers.  So before domains
+ * change, all trees are taken down, and built again for the new ones.
+ * Processes run on canonical tables meanwhile.
+ */
+#include <linux/cpu.h>
+#include <linux/cpuhotplug.h>
+#include <linux/cpumask.h>
+#include <linux/memcontrol.h>
+#include <linux/mutex.h>
+#include <linux/rcupdate.h>
+#include <linux/rwsem.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+#include <linux/sysctl.h>
+#include <linux/topology.h>
+#include "internal.h"
+
+/* More would only cost memory, of every replicated process. */
+#define REPL_DOMAINS_MAX	64
+
+DEFINE_PER_CPU(unsigned int, pgtable_repl_cpu_domain);
+unsigned int pgtable_repl_no_domain __ro_after_init;
+/* Nodes have several domains, with numbers of their own. */
+bool pgtable_repl_finer __read_mostly;
+unsigned int pgtable_repl_map __read_mostly;
+
+enum repl_kind { REPL_BY_NODE, REPL_BY_LLC, REPL_BY_LIST };
+
+/* All of this is constant while there are trees. */
+static struct {
+	enum repl_kind kind;
+	unsigned int nr;
+	int *node;			/* of each domain */
+	struct cpumask *cpus;		/* likewise, unless these are nodes */
+	char *text;			/* what was asked for; NULL: "node" */
+} repl_domains;
+
+/* Held for reading to build trees, which @repl_changing forbids. */
+static DECLARE_RWSEM(repl_domains_sem);
+static bool repl_changing;
+/* Serialises changes. */
+static DEFINE_MUTEX(repl_domains_lock);
+
+/**
+ * pgtable_repl_max_domains() - how many domains there can be
+ */
+unsigned int pgtable_repl_max_domains(void)
+{
+	return pgtable_repl_no_domain;
+}
+
+/**
+ * pgtable_repl_nr_domains() - number of domains
+ *
+ * Domains are numbered from 0; some may have neither CPUs nor memory.
+ */
+unsigned int pgtable_repl_nr_domains(void)
+{
+	return pgtable_repl_finer ? repl_domains.nr : nr_node_ids;
+}
+EXPORT_SYMBOL_GPL(pgtable_repl_nr_domains);
+
+/**
+ * pgtable_repl_domain_node() - the node that a domain's tables are kept on
+ * @domain: below pgtable_repl_nr_domains()
+ */
+int pgtable_repl_domain_node(unsigned int domain)
+{
+	return pgtable_repl_finer ? repl_domains.node[domain] : domain;
+}
+EXPORT_SYMBOL_GPL(pgtable_repl_domain_node);
+
+/**
+ * pgtable_repl_domain_cpus() - the CPUs of a domain
+ * @domain: below pgtable_repl_nr_domains()
+ */
+const struct cpumask *pgtable_repl_domain_cpus(unsigned int domain)
+{
+	return pgtable_repl_finer ? &repl_domains.cpus[domain] :
+				    cpumask_of_node(domain);
+}
+
+/**
+ * pgtable_repl_home_domain() - the domain that a node's PTE table belongs to
+ * @nid: the node
+ * @cpu: the CPU that it was allocated on; -1 if that is not known
+ *
+ * Return: the domain, or PGTABLE_REPL_NO_DOMAIN.
+ */
+unsigned int pgtable_repl_home_domain(int nid, int cpu)
+{
+	unsigned int domain;
+
+	if (cpu >= 0 && cpu < nr_cpu_ids) {
+		domain = domain_of(cpu);
+		if (domain < repl_domains.nr && repl_domains.node[domain] == nid)
+			return domain;
+	}
+	for (domain = 0; domain < repl_domains.nr; domain++)
+		if (repl_domains.node[domain] == nid)
+			return domain;
+	return PGTABLE_REPL_NO_DOMAIN;
+}
+
+/**
+ * pgtable_repl_domains_of() - the domains of a set of nodes
+ * @nodes: the nodes
+ * @domains: gets the domains
+ */
+void pgtable_repl_domains_of(const nodemask_t *nodes, nodemask_t *domains)
+{
+	unsigned int domain;
+
+	if (!pgtable_repl_finer) {
+		*domains = *nodes;
+		return;
+	}
+	nodes_clear(*domains);
+	for (domain = 0; domain < repl_domains.nr; domain++)
+		if (node_isset(repl_domains.node[domain], *nodes))
+			node_set(domain, *domains);
+}
+
+/**
+ * pgtable_repl_add_trees() - build trees for all domains of some nodes
+ * @mm: the address space, under arch_pgtable_repl_lock()
+ * @nodes: the nodes
+ *
+ * While domains change, whoever changes them does it afterwards.
+ */
+void pgtable_repl_add_trees(struct mm_struct *mm, const nodemask_t *nodes)
+{
+	nodemask_t domains;
+
+	down_read(&repl_domains_sem);
+	if (!repl_changing) {
+		pgtable_repl_domains_of(nodes, &domains);
+		arch_pgtable_repl_add(mm, &domains);
+	}
+	up_read(&repl_domains_sem);
+}
+
+/**
+ * pgtable_repl_new_trees() - make the roots of a new address space
+ * @mm: the address space, which nobody runs in
+ * @nodes: the nodes on which it is to have trees
+ */
+void pgtable_repl_new_trees(struct mm_struct *mm, const nodemask_t *nodes)
+{
+	nodemask_t domains;
+
+	down_read(&repl_domains_sem);
+	if (!repl_changing) {
+		pgtable_repl_domains_of(nodes, &domains);
+		arch_pgtable_repl_new(mm, &domains);
+	}
+	up_read(&repl_domains_sem);
+}
+
+/**
+ * pgtable_repl_del_trees() - take down the trees of all domains of some nodes
+ * @mm: the address space, under arch_pgtable_repl_lock()
+ * @nodes: the nodes
+ * @pages: gets the pages
+ *
+ * Domains do not change under a tree, so they are those that it was built for.
+ */
+void pgtable_repl_del_trees(struct mm_struct *mm, const nodemask_t *nodes,
+			    struct list_head *pages)
+{
+	nodemask_t domains;
+
+	pgtable_repl_domains_of(nodes, &domains);
+	arch_pgtable_repl_del(mm, &domains, pages);
+}
+
+/* Domains as they are going to be. */
+struct repl_new {
+	enum repl_kind kind;
+	unsigned int nr, nr_sets;
+	int *node;
+	struct cpumask *cpus, *sets;
+	char *text;
+};
+
+/* Add a domain, or have it counted if it is one too many. */
+static void repl_new_domain(struct repl_new *new, int nid,
+			    const struct cpumask *cpus)
+{
+	unsigned int domain = new->nr++;
+
+	if (domain < pgtable_repl_max_domains()) {
+		new->node[domain] = nid;
+		cpumask_copy(&new->cpus[domain], cpus);
+	}
+}
+
+/* What no set names of a node is a domain as well. */
+static void repl_new_rest(struct repl_new *new, int nid,
+			  const struct cpumask *named, struct cpumask *rest)
+{
+	int cpu;
+
+	cpumask_clear(rest);
+	for_each_possible_cpu(cpu)
+		if (cpu_to_node(cpu) == nid && !cpumask_test_cpu(cpu, named))
+			cpumask_set_cpu(cpu, rest);
+	if (!cpumask_empty(rest))
+		repl_new_domain(new, nid, rest);
+}
+
+/* A node's domains, one for each last-level cache that is known of. */
+static void repl_new_llcs(struct repl_new *new, int nid, struct cpumask *done,
+			  struct cpumask *cpus)
+{
+	unsigned int first = new->nr;
+	int cpu, other;
+
+	cpumask_clear(done);
+	for_each_online_cpu(cpu) {
+		if (cpu_to_node(cpu) != nid || cpumask_test_cpu(cpu, done))
+			continue;
+		cpumask_clear(cpus);
+		cpumask_set_cpu(cpu, cpus);
+		for_each_cpu(other, arch_pgtable_repl_llc(cpu))
+			if (cpu_to_node(other) == nid &&
+			    !cpumask_test_cpu(other, done))
+				cpumask_set_cpu(other, cpus);
+		cpumask_or(done, done, cpus);
+		repl_new_domain(new, nid, cpus);
+	}
+	/* CPUs that are offline tell nothing: they go with the first ones. */
+	if (new->nr == first) {
+		repl_new_rest(new, nid, done, cpus);
+		return;
+	}
+	if (first >= pgtable_repl_max_domains())
+		return;
+	for_each_possible_cpu(cpu)
+		if (cpu_to_node(cpu) == nid && !cpumask_test_cpu(cpu, done))
+			cpumask_set_cpu(cpu, &new->cpus[first]);
+}
+
+/* Find the domains: 0, or -E2BIG.  Under cpus_read_lock(). */
+static int repl_new_build(struct repl_new *new)
+{
+	cpumask_var_t a, b;
+	unsigned int i;
+	int nid;
+
+	if (!alloc_cpumask_var(&a, GFP_KERNEL))
+		return -ENOMEM;
+	if (!alloc_cpumask_var(&b, GFP_KERNEL)) {
+		free_cpumask_var(a);
+		return -ENOMEM;
+	}
+	new->nr = 0;
+	cpumask_clear(a);
+	for (i = 0; i < new->nr_sets; i++) {
+		repl_new_domain(new, cpu_to_node(cpumask_first(&new->sets[i])),
+				&new->sets[i]);
+		cpumask_or(a, a, &new->sets[i]);
+	}
+	for_each_node(nid) {
+		if (new->kind == REPL_BY_LLC)
+			repl_new_llcs(new, nid, a, b);
+		else if (new->kind == REPL_BY_LIST)
+			repl_new_rest(new, nid, a, b);
+	}
+	free_cpumask_var(a);
+	free_cpumask_var(b);
+	return new->nr > pgtable_repl_max_domains() ? -E2BIG : 0;
+}
+
+/* Read one set: CPUs of one node that no set before has. */
+static int repl_new_set(struct repl_new *new, const char *text)
+{
+	struct cpumask *set;
+	unsigned int i;
+	int cpu, err;
+
+	if (new->nr_sets == pgtable_repl_max_domains())
+		return -E2BIG;
+	set = &new->sets[new->nr_sets];
+	err = cpulist_parse(text, set);
+	if (err)
+		return err;
+	if (cpumask_empty(set) || !cpumask_subset(set, cpu_possible_mask))
+		return -EINVAL;
+	for_each_cpu(cpu, set)
+		if (cpu_to_node(cpu) != cpu_to_node(cpumask_first(set)))
+			return -EINVAL;
+	for (i = 0; i < new->nr_sets; i++)
+		if (cpumask_intersects(set, &new->sets[i]))
+			return -EINVAL;
+	new->nr_sets++;
+	return 0;
+}
+
+static void repl_new_free(struct repl_new *new)
+{
+	kfree(new->node);
+	kvfree(new->cpus);
+	kvfree(new->sets);
+	kfree(new->text);
+}
+
+static int repl_new_parse(struct repl_new *new, char *text)
+{
+	unsigned int max = pgtable_repl_max_domains();
+	char *set;
+	int err;
+
+	text = strim(text);
+	new->kind = !strcmp(text, "node") ? REPL_BY_NODE :
+		    !strcmp(text, "llc") ? REPL_BY_LLC : REPL_BY_LIST;
+	new->node = kcalloc(max, sizeof(*new->node), GFP_KERNEL);
+	new->cpus = kvcalloc(max, sizeof(*new->cpus), GFP_KERNEL);
+	new->sets = kvcalloc(max, sizeof(*new->sets), GFP_KERNEL);
+	new->text = kstrdup(text, GFP_KERNEL);
+	if (!new->node || !new->cpus || !new->sets || !new->text)
+		return -ENOMEM;
+	while (new->kind == REPL_BY_LIST && (set = strsep(&text, "/"))) {
+		err = repl_new_set(new, set);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static bool repl_has_trees(struct pgtable_repl *repl)
+{
+	/* Unlocked: looked at again under the lock. */
+	return !nodes_empty(repl->policy.nodes);
+}
+
+static void repl_take_down(struct mm_struct *mm)
+{
+	struct pgtable_repl *repl = mm->pgtable_repl;
+	LIST_HEAD(pages);
+
+	arch_pgtable_repl_lock(mm);
+	if (!nodes_empty(repl->policy.nodes))
+		pgtable_repl_del_trees(mm, &repl->policy.nodes, &pages);
+	arch_pgtable_repl_unlock(mm);
+	arch_pgtable_repl_free_pages(&pages);
+}
+
+static void repl_build_anew(struct mm_struct *mm)
+{
+	struct pgtable_repl *repl = mm->pgtable_repl;
+	struct mem_cgroup *memcg, *old_memcg;
+	nodemask_t nodes;
+
+	memcg = get_mem_cgroup_from_mm(mm);
+	old_memcg = set_active_memcg(memcg);
+	arch_pgtable_repl_lock(mm);
+	/* Those that were dropped for want of memory come back by themselves. */
+	nodes_andnot(nodes, repl->policy.nodes, repl->dropped);
+	if (!nodes_empty(nodes))
+		pgtable_repl_add_trees(mm, &nodes);
+	arch_pgtable_repl_unlock(mm);
+	set_active_memcg(old_memcg);
+	mem_cgroup_put(memcg);
+}
+
+/* There are no trees: put the new domains in force.  Keeps what was, in @new. */
+static void repl_install(struct repl_new *new)
+{
+	unsigned int domain;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		per_cpu(pgtable_repl_cpu_domain, cpu) =
+			new->kind == REPL_BY_NODE ? cpu_to_node(cpu) :
+						    PGTABLE_REPL_NO_DOMAIN;
+	for (domain = 0; domain < new->nr; domain++)
+		for_each_cpu(cpu, &new->cpus[domain])
+			per_cpu(pgtable_repl_cpu_domain, cpu) = domain;
+
+	repl_domains.kind = new->kind;
+	repl_domains.nr = new->nr;
+	swap(repl_domains.node, new->node);
+	swap(repl_domains.cpus, new->cpus);
+	swap(repl_domains.text, new->text);
+	pgtable_repl_finer = new->kind != REPL_BY_NODE;
+	WRITE_ONCE(pgtable_repl_map, pgtable_repl_map + 1 ?: 1);
+}
+
+/* Change the domains under all processes. */
+static int repl_change(struct repl_new *new)
+{
+	int err;
+
+	cpus_read_lock();
+	err = repl_new_build(new);
+	cpus_read_unlock();
+	if (err)
+		return err;
+
+	down_write(&repl_domains_sem);
+	repl_changing = true;
+	up_write(&repl_domains_sem);
+	pgtable_repl_for_each(repl_has_trees, repl_take_down);
+	/* Shootdowns that have looked at trees and domains before. */
+	synchronize_rcu();
+
+	cpus_read_lock();
+	/* CPUs may have come; there are no more domains than they make. */
+	err = repl_new_build(new);
+	if (!err)
+		repl_install(new);
+	cpus_read_unlock();
+
+	down_write(&repl_domains_sem);
+	repl_changing = false;
+	up_write(&repl_domains_sem);
+	pgtable_repl_for_each(repl_has_trees, repl_build_anew);
+	return err;
+}
+
+/* vm.pgtable_repl_domains: "node", "llc", or lists of CPUs with "/" between. */
+int pgtable_repl_domains_handler(const struct ctl_table *table, int write,
+				 void *buffer, size_t *lenp, loff_t *ppos)
+{
+	struct repl_new new = { .nr = 0 };
+	struct ctl_table t = *table;
+	int err;
+
+	/* Rather than cut it off. */
+	if (write && *lenp >= table->maxlen)
+		return -E2BIG;
+	t.data = kzalloc(table->maxlen, GFP_KERNEL);
+	if (!t.data)
+		return -ENOMEM;
+	mutex_lock(&repl_domains_lock);
+	if (!write)
+		strscpy(t.data, repl_domains.text ?: "node", table->maxlen);
+	err = proc_dostring(&t, write, buffer, lenp, ppos);
+	if (!err && write) {
+		err = repl_new_parse(&new, t.data) ?: repl_change(&new);
+		repl_new_free(&new);
+	}
+	mutex_unlock(&repl_domains_lock);
+	kfree(t.data);
+	return err;
+}
+
+/*
+ * A CPU comes that was not possible to place before.  One that has a domain
+ * keeps it: there may be tables that are its domain's for having been allocated
+ * on this CPU.
+ */
+static int repl_cpu_prepare(unsigned int cpu)
+{
+	if (!pgtable_repl_finer)
+		per_cpu(pgtable_repl_cpu_domain, cpu) = cpu_to_node(cpu);
+	return 0;
+}
+
+static int __init repl_domains_init(void)
+{
+	int cpu;
+
+	pgtable_repl_no_domain = max(nr_node_ids,
+				     min3(num_possible_cpus(),
+					  (unsigned int)MAX_NUMNODES,
+					  (unsigned int)REPL_DOMAINS_MAX));
+	for_each_possible_cpu(cpu)
+		per_cpu(pgtable_repl_cpu_domain, cpu) = cpu_to_node(cpu);
+	return 0;
+}
+early_initcall(repl_domains_init);
+
+static int __init repl_cpu_init(void)
+{
+	int state = cpuhp_setup_state_nocalls(CPUHP_BP_PREPARE_DYN,
+					      "mm/pgtable_repl:prepare",
+					      repl_cpu_prepare, NULL);
+
+	return state < 0 ? state : 0;
+}
+subsys_initcall(repl_cpu_init);

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Page-table replication: find lazy copies that are used no more.
+ *
+ * Threads move on, and leave copies behind that cost memory, and interrupts for
+ * every change to what they hold.  The page walker sets the accessed bit of each
+ * entry that it passes, in copies as elsewhere.  Every vm.pgtable_repl_idle
+ * seconds these are cleared, and copies taken down whose bit was still clear.
+ */
+#include <linux/minmax.h>
+#include <linux/mutex.h>
+#include <linux/prctl.h>
+#include <linux/sysctl.h>
+#include <linux/workqueue.h>
+#include "internal.h"
+
+/* Seconds between looks; 0: never. */
+static int repl_idle_seconds = 60;
+static int repl_idle_max = 24 * 60 * 60;
+
+static void repl_idle(struct work_struct *work);
+static DECLARE_DELAYED_WORK(repl_idle_work, repl_idle);
+static bool repl_idle_any;	/* of the look under way */
+
+static unsigned long repl_idle_period(void)
+{
+	return READ_ONCE(repl_idle_seconds) * HZ;
+}
+
+/**
+ * pgtable_repl_watch_idle() - an address space has lazy trees
+ *
+ * Context: any.
+ */
+void pgtable_repl_watch_idle(void)
+{
+	unsigned long period = repl_idle_period();
+
+	if (period)
+		queue_delayed_work(system_unbound_wq, &repl_idle_work, period);
+}
+
+static bool repl_idle_look(struct pgtable_repl *repl)
+{
+	return READ_ONCE(repl->lazy);
+}
+
+static void repl_idle_one(struct mm_struct *mm)
+{
+	LIST_HEAD(pages);
+
+	repl_idle_any = true;
+	arch_pgtable_repl_lock(mm);
+	arch_pgtable_repl_idle(mm, &pages);
+	arch_pgtable_repl_unlock(mm);
+	arch_pgtable_repl_free_pages(&pages);
+}
+
+static void repl_idle(struct work_struct *work)
+{
+	if (!repl_idle_period())
+		return;
+	repl_idle_any = false;
+	pgtable_repl_for_each(repl_idle_look, repl_idle_one);
+	/* Otherwise the next one that becomes lazy starts it. */
+	if (repl_idle_any)
+		pgtable_repl_watch_idle();
+}
+
+/* vm.pgtable_repl_idle */
+int pgtable_repl_idle_handler(const struct ctl_table *table, int write,
+			      void *buffer, size_t *lenp, loff_t *ppos)
+{
+	static DEFINE_MUTEX(lock);
+	struct ctl_table t = *table;
+	int err, seconds;
+
+	mutex_lock(&lock);
+	seconds = repl_idle_seconds;
+	t.data = &seconds;
+	t.extra1 = SYSCTL_ZERO;
+	t.extra2 = &repl_idle_max;
+	err = proc_dointvec_minmax(&t, write, buffer, lenp, ppos);
+	if (!err && write) {
+		WRITE_ONCE(repl_idle_seconds, seconds);
+		if (seconds)
+			mod_delayed_work(system_unbound_wq, &repl_idle_work,
+					 repl_idle_period());
+		else
+			cancel_delayed_work_sync(&repl_idle_work);
+	}
+	mutex_unlock(&lock);
+	return err;
+}
