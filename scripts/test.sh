@@ -12,11 +12,11 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 
-stages=(format clippy shellcheck rust library checkpatch kernel kernel-stock
-	kernel-debug selftests-build module lab vm-release vm-lazy vm-isolated
-	vm-debug kunit mm soak)
+stages=(format clippy shellcheck rust library checkpatch kernel
+	kernel-debug selftests-build module lab vm-release vm-lazy vm-domains
+	vm-isolated vm-debug kunit)
 # Run when they are named.
-on_demand=(vm-memory vm-plugin)
+on_demand=(kernel-stock vm-memory mm soak vm-plugin)
 logs=$BUILD/test
 spindle=${CARGO_TARGET_DIR:-$ROOT/target}/debug/spindle
 passed=0 failed=0 skipped=0
@@ -131,18 +131,19 @@ stage_vm-plugin() {
 # The VM's own failures (a warning on the console, a hang) are failures of the
 # stage. ARGs choose among the selftests.
 selftests_in_vm() {
-	local name=$1 kernel=$2 limit=$3 status=0 counts options=() lazy=0
+	local name=$1 kernel=$2 limit=$3 status=0 counts options=() lazy=0 cpus=0
 	shift 3
 	while [ $# != 0 ] && [ "$1" != -- ]; do
 		options+=("$1")
 		shift
 	done
 	[ $# = 0 ] || shift
-	[ "$name" != vm-lazy ] || lazy=1
+	case $name in vm-lazy | vm-domains) lazy=1 ;; esac
+	[ "$name" != vm-domains ] || cpus=1
 	# The default CPU, and protection keys.
 	"$spindle" lab run --kernel "$kernel" --timeout "$limit" --log "$logs/$name.console" \
 		--cpu-model EPYC,+svm,+npt,+pku "${options[@]}" -- \
-		env PGTABLE_REPL_TEST_LAZY=$lazy \
+		env PGTABLE_REPL_TEST_LAZY=$lazy PGTABLE_REPL_TEST_CPUS=$cpus \
 		"$BUILD/selftests/run_kselftest.sh" -o "$limit" "$@" || status=$?
 	counts=$(awk -f scripts/tap.awk "$logs/$name.log")
 	echo "counts: $counts"
@@ -158,10 +159,17 @@ stage_vm-lazy() {
 	for name in map madvise thp fork migrate swap track userfault shared rare observe trace; do
 		tests+=(-t "pgtable_repl:ops_$name")
 	done
-	for name in inherit ldt fresh stale lazy race; do
+	for name in inherit ldt fresh stale lazy domains race; do
 		tests+=(-t "pgtable_repl:$name")
 	done
 	selftests_in_vm vm-lazy ours 1200 --append sysctl.vm.pgtable_repl_mode=4 -- "${tests[@]}"
+}
+
+# A domain for each CPU: what holds between nodes holds within one.
+stage_vm-domains() {
+	selftests_in_vm vm-domains ours 900 --append sysctl.vm.pgtable_repl_mode=4 \
+		--append sysctl.vm.pgtable_repl_domains=0/1/2/3/4/5/6/7 -- \
+		-t pgtable_repl:lazy -t pgtable_repl:stale -t pgtable_repl:ops_map -t pgtable_repl:fresh
 }
 
 # What needs another machine: persistent memory on node 2, and a node 3 whose

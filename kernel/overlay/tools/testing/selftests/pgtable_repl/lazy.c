@@ -7,17 +7,20 @@
  * That everything else works with lazy trees is for the other tests to show,
  * with PGTABLE_REPL_TEST_LAZY=1.
  */
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdlib.h>
 
 #include "pgtable_repl_harness.h"
 
 #define LOSE		"/sys/kernel/debug/pgtable_repl/lose_shootdowns"
 #define BALANCING	"/proc/sys/kernel/numa_balancing"
+#define IDLE		"/proc/sys/vm/pgtable_repl_idle"
 #define PAGES		512UL	/* that a table maps */
 
 FIXTURE(lazy) {
-	long balancing;
+	long balancing, idle;
 };
 
 static int set_lazy(int d)
@@ -40,6 +43,10 @@ FIXTURE_SETUP(lazy)
 	self->balancing = repl_read_long(BALANCING);
 	if (self->balancing > 0)
 		repl_write_long(BALANCING, 0);
+	/* So do looks for copies that are used no more. */
+	self->idle = geteuid() ? -1 : repl_read_long(IDLE);
+	if (self->idle > 0)
+		repl_write_long(IDLE, 0);
 	ASSERT_EQ(0, set_lazy(-1));
 	ASSERT_EQ(0, repl_workers_start());
 }
@@ -51,6 +58,8 @@ FIXTURE_TEARDOWN(lazy)
 	EXPECT_EQ(0, repl_set_off());
 	if (self->balancing > 0)
 		repl_write_long(BALANCING, self->balancing);
+	if (self->idle > 0)
+		repl_write_long(IDLE, self->idle);
 }
 
 static struct repl_status status(void)
@@ -230,13 +239,109 @@ TEST_F(lazy, new_entries_need_no_second_fault)
 	munmap(area.mem, PMD_SIZE);
 }
 
-/* --- shootdowns --- */
-
-/* Threads on all nodes but the first hold CPUs, and their TLBs, busy. */
+/* What threads in the background are told, and tell. */
 static struct {
 	int ready, quit;
 } busy;
 
+/* --- copies that are used no more --- */
+
+/* In use by node 1 all the time, or never again. */
+static void *keep_reading(void *arg)
+{
+	struct area *area = arg;
+	long errors = 0;
+
+	while (!__atomic_load_n(&busy.quit, __ATOMIC_RELAXED))
+		errors += repl_on(1, read_all, area);
+	return (void *)errors;
+}
+
+/* Waits for @looks looks at what is idle; how many pages of copies are left. */
+static long after_looks(int looks)
+{
+	long pages = status().total_pages;
+
+	/* A look a second, and more often than not one more. */
+	for (; looks; looks--)
+		sleep(1);
+	printf("# pages of copies: %ld, then %ld\n", pages, status().total_pages);
+	return status().total_pages;
+}
+
+TEST_F(lazy, idle_copies_go)
+{
+	struct area used = { .len = 4 * PMD_SIZE }, left = { .len = 16 * PMD_SIZE };
+	pthread_t thread;
+	long pages, gone;
+	void *errors;
+	int i;
+
+	if (self->idle < 0)
+		SKIP(return, "needs root, and " IDLE);
+	ASSERT_EQ(0, repl_on(0, touch, &used));
+	ASSERT_EQ(0, repl_on(0, touch, &left));
+	EXPECT_EQ(0, repl_on(1, read_all, &left));
+	EXPECT_EQ(0, repl_on(1, read_all, &used));
+	pages = status().total_pages;
+	gone = repl_vmstat("pgtable_repl_idle");
+	busy.quit = 0;
+	ASSERT_EQ(0, pthread_create(&thread, NULL, keep_reading, &used));
+	ASSERT_EQ(0, repl_write_long(IDLE, 1));
+	for (i = 0; i < 30 && status().total_pages > pages - 16; i++)
+		after_looks(1);
+	after_looks(3);
+	EXPECT_GE(pages - 16, status().total_pages);
+	EXPECT_LE(16, repl_vmstat("pgtable_repl_idle") - gone);
+	/* What is read all the time has stayed: no page of it is filled anew. */
+	__atomic_store_n(&busy.quit, 1, __ATOMIC_RELAXED);
+	pthread_join(thread, &errors);
+	EXPECT_EQ(0, (long)errors);
+	EXPECT_EQ(0, repl_write_long(IDLE, 0));
+	pages = status().fills;
+	EXPECT_EQ(0, repl_on(1, read_all, &used));
+	EXPECT_GE(pages + 4, status().fills);
+	/* And what has gone comes back. */
+	EXPECT_EQ(0, repl_check(getpid()));
+	pages = status().total_pages;
+	EXPECT_EQ(0, repl_on(1, read_all, &left));
+	EXPECT_LE(pages + 16, status().total_pages);
+	munmap(used.mem, used.len);
+	munmap(left.mem, left.len);
+}
+
+/* A dirty bit that was only in a copy outlives it. */
+TEST_F(lazy, idle_copies_leave_their_bits)
+{
+	struct area area = { .len = PMD_SIZE };
+	char path[] = "/dev/shm/pgtable_repl.XXXXXX";
+	int fd, i;
+
+	if (self->idle < 0)
+		SKIP(return, "needs root, and " IDLE);
+	fd = mkstemp(path);
+	if (fd < 0)
+		SKIP(return, "needs /dev/shm");
+	unlink(path);
+	ASSERT_EQ(0, ftruncate(fd, PMD_SIZE));
+	area.mem = repl_mmap_aligned(PMD_SIZE, PMD_SIZE, RW, MAP_SHARED, fd);
+	ASSERT_NE(MAP_FAILED, area.mem);
+	ASSERT_EQ(0, repl_fill_from(0, area.mem, PMD_SIZE, 1));
+	ASSERT_EQ(0, repl_fill_from(1, area.mem, PMD_SIZE, 2));
+	ASSERT_EQ(0, repl_write_long(IDLE, 1));
+	for (i = 0; i < 4; i++)
+		after_looks(1);
+	ASSERT_EQ(0, repl_write_long(IDLE, 0));
+	EXPECT_EQ(0, madvise(area.mem, PMD_SIZE, MADV_PAGEOUT));
+	EXPECT_EQ(0, repl_compare(area.mem, PMD_SIZE, 2));
+	EXPECT_EQ(0, repl_verify(area.mem, PMD_SIZE, 2));
+	munmap(area.mem, PMD_SIZE);
+	close(fd);
+}
+
+/* --- shootdowns --- */
+
+/* Threads on all nodes but the first hold CPUs, and their TLBs, busy. */
 static int spin(int index, void *arg)
 {
 	if (!index)

@@ -18,27 +18,21 @@
 
 struct repl_topology repl_topo;
 
+static bool env_set(const char *name)
+{
+	const char *value = getenv(name);
+
+	return value && *value && strcmp(value, "0");
+}
+
 bool repl_plain(void)
 {
-	const char *plain = getenv("PGTABLE_REPL_TEST_PLAIN");
-
-	return plain && *plain && strcmp(plain, "0");
+	return env_set("PGTABLE_REPL_TEST_PLAIN");
 }
 
 bool repl_supported(void)
 {
 	return repl_prctl(PR_GET_PGTABLE_REPL, 0, NULL, 0, 0) >= 0;
-}
-
-static int first_allowed(const struct repl_mask *cpus, const cpu_set_t *allowed)
-{
-	int cpu;
-
-	for (cpu = 0; cpu < REPL_MASK_BITS && cpu < CPU_SETSIZE; cpu++) {
-		if (repl_mask_has(cpus, cpu) && CPU_ISSET(cpu, allowed))
-			return cpu;
-	}
-	return -1;
 }
 
 static void find_nodes(void)
@@ -64,11 +58,16 @@ static void find_nodes(void)
 		snprintf(path, sizeof(path), NODE_DIR "node%d/cpulist", node);
 		if (repl_read_list(path, &cpus))
 			continue;
-		cpu = first_allowed(&cpus, &allowed);
-		if (cpu < 0)
-			continue;
-		repl_topo.node[repl_topo.nr] = node;
-		repl_topo.cpu[repl_topo.nr++] = cpu;
+		for (cpu = 0; cpu < REPL_MASK_BITS && cpu < CPU_SETSIZE; cpu++) {
+			if (!repl_mask_has(&cpus, cpu) ||
+			    !CPU_ISSET(cpu, &allowed) ||
+			    repl_topo.nr == REPL_MAX_NODES)
+				continue;
+			repl_topo.node[repl_topo.nr] = node;
+			repl_topo.cpu[repl_topo.nr++] = cpu;
+			if (!env_set("PGTABLE_REPL_TEST_CPUS"))
+				break;
+		}
 	}
 	if (repl_topo.nr == 1 && repl_plain()) {
 		repl_topo.nr = 0;

@@ -8,6 +8,10 @@
  * or checked, so that the operation tests can be validated on any kernel. On a
  * machine with one node, plain mode takes CPUs for nodes.
  *
+ * With PGTABLE_REPL_TEST_CPUS=1, every CPU is taken for a node of its own: what
+ * holds between nodes must hold between the domains of a node as well
+ * (vm.pgtable_repl_domains).
+ *
  * With PGTABLE_REPL_TEST_LAZY=1, trees are lazy wherever a test only asks for
  * replication.
  */
@@ -67,7 +71,7 @@ struct repl_mask {
 	unsigned long w[REPL_MASK_LONGS];
 };
 
-/* Nodes that have both CPUs and memory, and one CPU of each. */
+/* Nodes that have both CPUs and memory, and one CPU of each; or CPUs. */
 struct repl_topology {
 	int nr;
 	int node[REPL_MAX_NODES];
