@@ -2,6 +2,7 @@
 //! Showing the replication of processes and the system's settings and counters.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::io;
 use std::path::Path;
 
@@ -136,12 +137,37 @@ pub(crate) fn render(processes: &[Process]) -> String {
 #[derive(Debug, Serialize)]
 pub(crate) struct Settings {
     /// `vm.pgtable_repl_*`, with what a number means where it means something.
-    pub(crate) sysctl: BTreeMap<String, i64>,
+    pub(crate) sysctl: BTreeMap<String, Setting>,
     /// `/proc/vmstat`'s lines of this feature.
     pub(crate) vmstat: BTreeMap<String, u64>,
 }
 
-const SYSCTLS: [&str; 5] = ["mode", "fixed_node", "reserve", "process_max", "prefetch"];
+/// What a setting is set to: a number, but for the translation domains.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Setting {
+    Number(i64),
+    Text(String),
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Text(text) => text.fmt(f),
+        }
+    }
+}
+
+const SYSCTLS: [&str; 7] = [
+    "mode",
+    "fixed_node",
+    "reserve",
+    "process_max",
+    "prefetch",
+    "idle",
+    "domains",
+];
 
 /// Reads the system's part.
 pub(crate) fn settings(system: &impl System) -> Result<Settings, Error> {
@@ -153,10 +179,17 @@ pub(crate) fn settings(system: &impl System) -> Result<Settings, Error> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(source) => return Err(Error::io(path, source)),
         };
-        let value = text.trim().parse().map_err(|_| Error::Answer {
-            line: format!("{path}: {}", text.trim()),
-            why: "not a number".to_owned(),
-        })?;
+        let value = match text.trim().parse() {
+            // One CPU's list is a number, too.
+            _ if name == "domains" => Setting::Text(text.trim().to_owned()),
+            Ok(number) => Setting::Number(number),
+            Err(_) => {
+                return Err(Error::Answer {
+                    line: format!("{path}: {}", text.trim()),
+                    why: "not a number".to_owned(),
+                });
+            }
+        };
         sysctl.insert(format!("vm.pgtable_repl_{name}"), value);
     }
     let text = system
@@ -171,8 +204,12 @@ pub(crate) fn settings(system: &impl System) -> Result<Settings, Error> {
     Ok(Settings { sysctl, vmstat })
 }
 
-fn explain(name: &str, value: i64) -> &'static str {
-    match (name, value) {
+fn explain(name: &str, value: &Setting) -> &'static str {
+    let number = match value {
+        Setting::Number(number) => *number,
+        Setting::Text(_) => -1,
+    };
+    match (name, number) {
         ("vm.pgtable_repl_mode", 0) => "off",
         ("vm.pgtable_repl_mode", 1) => "per process",
         ("vm.pgtable_repl_mode", 2) => "per process, new tables on the fixed node",
@@ -183,6 +220,9 @@ fn explain(name: &str, value: i64) -> &'static str {
         ("vm.pgtable_repl_process_max", 0) => "no limit for the copies of a process",
         ("vm.pgtable_repl_process_max", _) => "most 4 KiB pages that copies of a process take",
         ("vm.pgtable_repl_prefetch", _) => "log2 of the entries that a lazy fill copies",
+        ("vm.pgtable_repl_idle", 0) => "lazy copies in disuse are kept",
+        ("vm.pgtable_repl_idle", _) => "seconds between looks for lazy copies in disuse",
+        ("vm.pgtable_repl_domains", _) => "CPUs that share their copies",
         ("nr_pgtable_repl_pages", _) => "copies in use now, 4 KiB pages",
         ("pgtable_repl_enable", _) => "times that a process was switched on or to other nodes",
         ("pgtable_repl_disable", _) => "times that a process was switched off",
@@ -191,6 +231,7 @@ fn explain(name: &str, value: i64) -> &'static str {
         ("pgtable_repl_fallback", _) => "copies not made for want of local memory",
         ("pgtable_repl_reload", _) => "CPUs made to load another root",
         ("pgtable_repl_fill", _) => "page faults answered from the tables that a lazy process has",
+        ("pgtable_repl_idle", _) => "lazy copies dropped that were used no more",
         ("pgtable_repl_ipi_requested", _) => "CPUs that shootdowns of lazy processes were due to",
         ("pgtable_repl_ipi_sent", _) => "those of them that were interrupted",
         ("pgtable_repl_ipi_saved", _) => "those that were not",
@@ -203,15 +244,15 @@ pub(crate) fn render_settings(settings: &Settings) -> String {
     let sysctls = SYSCTLS
         .iter()
         .map(|name| format!("vm.pgtable_repl_{name}"))
-        .filter_map(|name| Some((name.clone(), *settings.sysctl.get(&name)?)));
-    let counters = settings
-        .vmstat
-        .iter()
-        .map(|(name, value)| (name.clone(), i64::try_from(*value).unwrap_or(i64::MAX)));
+        .filter_map(|name| Some((name.clone(), settings.sysctl.get(&name)?.clone())));
+    let counters = settings.vmstat.iter().map(|(name, value)| {
+        let number = i64::try_from(*value).unwrap_or(i64::MAX);
+        (name.clone(), Setting::Number(number))
+    });
     let rows: Vec<Vec<String>> = sysctls
         .chain(counters)
         .map(|(name, value)| {
-            let meaning = explain(&name, value).to_owned();
+            let meaning = explain(&name, &value).to_owned();
             vec![name, value.to_string(), meaning]
         })
         .collect();
@@ -294,15 +335,17 @@ mod tests {
             "pgtable_repl_fallback",
             "pgtable_repl_reload",
             "pgtable_repl_fill",
+            "pgtable_repl_idle",
             "pgtable_repl_ipi_requested",
             "pgtable_repl_ipi_sent",
             "pgtable_repl_ipi_saved",
         ];
         for name in counters {
-            assert_ne!(explain(name, 1), "", "{name}");
+            assert_ne!(explain(name, &Setting::Number(1)), "", "{name}");
         }
         for name in SYSCTLS {
-            assert_ne!(explain(&format!("vm.pgtable_repl_{name}"), 0), "", "{name}");
+            let meaning = explain(&format!("vm.pgtable_repl_{name}"), &Setting::Number(0));
+            assert_ne!(meaning, "", "{name}");
         }
     }
 
@@ -359,6 +402,7 @@ PID  COMMAND  MODE  NODES  SOURCE  FALLBACKS
     fn the_systems_part_is_shown_with_its_meaning() {
         let mut fixture = machine();
         fixture.file("/proc/sys/vm/pgtable_repl_reserve", "64\n");
+        fixture.file("/proc/sys/vm/pgtable_repl_domains", "0\n");
         fixture.file(
             "/proc/vmstat",
             "nr_free_pages 99\nnr_pgtable_repl_pages 47\npgtable_repl_alloc 50\n",
@@ -370,6 +414,7 @@ PID  COMMAND  MODE  NODES  SOURCE  FALLBACKS
 NAME                     VALUE  MEANING
 vm.pgtable_repl_mode         1  per process
 vm.pgtable_repl_reserve     64  4 KiB pages kept ready on each node
+vm.pgtable_repl_domains      0  CPUs that share their copies
 nr_pgtable_repl_pages       47  copies in use now, 4 KiB pages
 pgtable_repl_alloc          50  copies made
 "
