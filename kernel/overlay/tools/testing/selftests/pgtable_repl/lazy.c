@@ -8,9 +8,11 @@
  * with PGTABLE_REPL_TEST_LAZY=1.
  */
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <sys/param.h>
 
 #include "pgtable_repl_harness.h"
 
@@ -47,6 +49,8 @@ FIXTURE_SETUP(lazy)
 	self->idle = geteuid() ? -1 : repl_read_long(IDLE);
 	if (self->idle > 0)
 		repl_write_long(IDLE, 0);
+	/* On its way to another node, this thread would fill that one's copies. */
+	ASSERT_EQ(0, repl_pin(repl_topo.cpu[0]));
 	ASSERT_EQ(0, set_lazy(-1));
 	ASSERT_EQ(0, repl_workers_start());
 }
@@ -160,52 +164,75 @@ TEST_F(lazy, copies_follow_use)
 	EXPECT_GE(before + 4 * repl_topo.nr, status().total_pages);
 }
 
+/*
+ * Fills are counted by process. Of its other pages, those of code that runs only
+ * when a thread has had to wait among them, some may be filled meanwhile: that
+ * adds to a count and never takes from it, so the least of some rounds is used.
+ */
+#define ROUNDS	5
+
+static long fills_of(int index, repl_fn fn, struct area *area, int *errors)
+{
+	long before = status().fills;
+
+	*errors += repl_on(index, fn, area);
+	return status().fills - before;
+}
+
 /* A traversal from another node faults once per 2^d pages. */
 TEST_F(lazy, faults_per_prefetch)
 {
 	struct area area = { .len = 2 * PMD_SIZE };
-	long before, fills;
-	int d;
+	int d, round, errors = 0;
+	long fills, least;
 
 	ASSERT_EQ(0, repl_on(0, touch, &area));
 	for (d = 0; d <= 9; d++) {
-		ASSERT_EQ(0, repl_set_off());
-		ASSERT_EQ(0, set_lazy(d));
-		/* The threads' stacks and the code, there and here. */
-		ASSERT_EQ(0, repl_on(1, read_all, &(struct area){ area.mem, PAGE }));
-		status();
-		before = status().fills;
-		ASSERT_EQ(0, repl_on(1, read_all, &area));
-		fills = status().fills - before;
-		/* The first page has brought its neighbours along. */
-		EXPECT_LE((long)(2 * PAGES >> d) - 1, fills);
-		EXPECT_GE((long)(2 * PAGES >> d) + 4, fills)
+		least = LONG_MAX;
+		for (round = 0; round < ROUNDS; round++) {
+			ASSERT_EQ(0, repl_set_off());
+			ASSERT_EQ(0, set_lazy(d));
+			/* The threads' stacks and the code, there and here. */
+			ASSERT_EQ(0, repl_on(1, read_all,
+					     &(struct area){ area.mem, PAGE }));
+			status();
+			fills = fills_of(1, read_all, &area, &errors);
+			/* The first page has brought its neighbours along. */
+			EXPECT_LE((long)(2 * PAGES >> d) - 1, fills);
+			least = MIN(least, fills);
+		}
+		EXPECT_GE((long)(2 * PAGES >> d) + 4, least)
 			TH_LOG("d %d", d);
 	}
+	EXPECT_EQ(0, errors);
 	munmap(area.mem, area.len);
 }
 
 /* Entries of another VMA are not brought along. */
 TEST_F(lazy, prefetch_stays_in_vma)
 {
+	long fills, least_half = LONG_MAX, least_rest = LONG_MAX;
 	struct area area = { .len = PMD_SIZE };
 	struct area half;
-	long before;
+	int round, errors = 0;
 
 	ASSERT_EQ(0, set_lazy(9));
-	ASSERT_EQ(0, repl_on(0, touch, &area));
-	ASSERT_EQ(0, mprotect(area.mem, PMD_SIZE / 2, PROT_READ));
-	half = (struct area){ area.mem, PAGE };
-	ASSERT_EQ(0, repl_on(1, read_all, &half));
-	before = status().fills;
-	half = (struct area){ area.mem, PMD_SIZE / 2 };
-	EXPECT_EQ(0, repl_on(1, read_all, &half));
-	EXPECT_GE(before + 2, status().fills);
-	before = status().fills;
-	EXPECT_EQ(0, repl_on(1, read_all, &area));
-	EXPECT_LE(before + 1, status().fills);
-	EXPECT_GE(before + 3, status().fills);
-	munmap(area.mem, area.len);
+	for (round = 0; round < ROUNDS; round++) {
+		ASSERT_EQ(0, repl_on(0, touch, &area));
+		ASSERT_EQ(0, mprotect(area.mem, PMD_SIZE / 2, PROT_READ));
+		half = (struct area){ area.mem, PAGE };
+		ASSERT_EQ(0, repl_on(1, read_all, &half));
+		half = (struct area){ area.mem, PMD_SIZE / 2 };
+		fills = fills_of(1, read_all, &half, &errors);
+		least_half = MIN(least_half, fills);
+		fills = fills_of(1, read_all, &area, &errors);
+		EXPECT_LE(1, fills);
+		least_rest = MIN(least_rest, fills);
+		munmap(area.mem, area.len);
+	}
+	EXPECT_EQ(0, errors);
+	EXPECT_GE(2, least_half);
+	EXPECT_GE(3, least_rest);
 }
 
 static int touch_table(int index, void *arg)
@@ -221,22 +248,23 @@ static int touch_table(int index, void *arg)
 /* An entry that generic code makes is the faulting domain's in the same fault. */
 TEST_F(lazy, new_entries_need_no_second_fault)
 {
-	struct area area = { .len = PAGE };
-	long before;
+	struct area area = { .len = PMD_SIZE };
+	long fills, least = LONG_MAX;
+	int round, errors = 0;
 
-	area.mem = repl_mmap_aligned(PMD_SIZE, PMD_SIZE, RW, ANON, -1);
-	ASSERT_NE(MAP_FAILED, area.mem);
-	madvise(area.mem, PMD_SIZE, MADV_NOHUGEPAGE);
-	/* The table is node 0's. */
-	repl_fill_from(0, area.mem, PAGE, 1);
 	ASSERT_EQ(0, set_lazy(0));
-	ASSERT_EQ(0, repl_on(1, touch_table, &area));
-	status();
-	area.len = PMD_SIZE;
-	before = status().fills;
-	EXPECT_EQ(0, repl_on(1, touch_table, &area));
-	EXPECT_GE(before + 3, status().fills);
-	munmap(area.mem, PMD_SIZE);
+	for (round = 0; round < ROUNDS; round++) {
+		area.mem = repl_mmap_aligned(PMD_SIZE, PMD_SIZE, RW, ANON, -1);
+		ASSERT_NE(MAP_FAILED, area.mem);
+		madvise(area.mem, PMD_SIZE, MADV_NOHUGEPAGE);
+		/* The table is node 0's. */
+		repl_fill_from(0, area.mem, PAGE, 1);
+		fills = fills_of(1, touch_table, &area, &errors);
+		least = MIN(least, fills);
+		munmap(area.mem, PMD_SIZE);
+	}
+	EXPECT_EQ(0, errors);
+	EXPECT_GE(4, least);
 }
 
 /* What threads in the background are told, and tell. */
@@ -437,7 +465,6 @@ TEST_F(lazy, protection_of_private_page)
 	struct area area = { .len = PMD_SIZE };
 	long requested, sent, others;
 
-	ASSERT_EQ(0, repl_pin(repl_topo.cpu[0]));
 	ASSERT_EQ(0, touch(0, &area));
 	ASSERT_EQ(0, shootdowns(flip, &area, &requested, &sent, &others));
 	EXPECT_LE((long)FLIPS * (repl_topo.nr - 1), requested);
@@ -468,7 +495,6 @@ TEST_F(lazy, unmapping_of_private_pages)
 	char *room;
 	long requested, sent, others;
 
-	ASSERT_EQ(0, repl_pin(repl_topo.cpu[0]));
 	room = repl_mmap_aligned(PMD_SIZE, PMD_SIZE, RW, ANON, -1);
 	ASSERT_NE(MAP_FAILED, room);
 	madvise(room, PMD_SIZE, MADV_NOHUGEPAGE);
@@ -493,7 +519,6 @@ TEST_F(lazy, protection_of_shared_page)
 
 	if (repl_topo.nr < 3)
 		SKIP(return, "needs three nodes");
-	ASSERT_EQ(0, repl_pin(repl_topo.cpu[0]));
 	ASSERT_EQ(0, touch(0, &area));
 	ASSERT_EQ(0, repl_on(1, read_all, &area));
 	ASSERT_EQ(0, shootdowns(flip, &area, &requested, &sent, &others));
@@ -558,7 +583,6 @@ TEST_F(lazy, lost_shootdown_is_seen)
 	if (access(LOSE, W_OK))
 		SKIP(return, "needs CONFIG_FAULT_INJECTION, debugfs and root");
 	watched.len = PMD_SIZE;
-	ASSERT_EQ(0, repl_pin(repl_topo.cpu[0]));
 	for (i = 0; i < 10; i++)
 		EXPECT_EQ(0, stale_reads());
 	ASSERT_EQ(0, repl_write_file(LOSE, "1"));
