@@ -36,11 +36,15 @@ unsigned int pgtable_repl_map __read_mostly;
 
 enum repl_kind { REPL_BY_NODE, REPL_BY_LLC, REPL_BY_LIST };
 
-/* All of this is constant while there are trees. */
+/*
+ * All of this is constant while there are trees.  Page faults that began before
+ * these were taken down may still ask for a domain's node, at any time: @node is
+ * never freed, and what they were about to do with it is undone (lazy.c).
+ */
 static struct {
 	enum repl_kind kind;
 	unsigned int nr;
-	int *node;			/* of each domain */
+	int node[REPL_DOMAINS_MAX];	/* of each domain, where nodes have several */
 	struct cpumask *cpus;		/* likewise, unless these are nodes */
 	char *text;			/* what was asked for; NULL: "node" */
 } repl_domains;
@@ -131,23 +135,29 @@ void pgtable_repl_domains_of(const nodemask_t *nodes, nodemask_t *domains)
 			node_set(domain, *domains);
 }
 
-/**
- * pgtable_repl_add_trees() - build trees for all domains of some nodes
- * @mm: the address space, under arch_pgtable_repl_lock()
- * @nodes: the nodes
- *
- * While domains change, whoever changes them does it afterwards.
- */
-void pgtable_repl_add_trees(struct mm_struct *mm, const nodemask_t *nodes)
+/* While domains change, whoever changes them makes the trees afterwards. */
+static void repl_make_trees(struct mm_struct *mm, const nodemask_t *nodes,
+			    void (*make)(struct mm_struct *mm,
+					 const nodemask_t *domains))
 {
 	nodemask_t domains;
 
 	down_read(&repl_domains_sem);
 	if (!repl_changing) {
 		pgtable_repl_domains_of(nodes, &domains);
-		arch_pgtable_repl_add(mm, &domains);
+		make(mm, &domains);
 	}
 	up_read(&repl_domains_sem);
+}
+
+/**
+ * pgtable_repl_add_trees() - build trees for all domains of some nodes
+ * @mm: the address space, under arch_pgtable_repl_lock()
+ * @nodes: the nodes
+ */
+void pgtable_repl_add_trees(struct mm_struct *mm, const nodemask_t *nodes)
+{
+	repl_make_trees(mm, nodes, arch_pgtable_repl_add);
 }
 
 /**
@@ -157,14 +167,7 @@ void pgtable_repl_add_trees(struct mm_struct *mm, const nodemask_t *nodes)
  */
 void pgtable_repl_new_trees(struct mm_struct *mm, const nodemask_t *nodes)
 {
-	nodemask_t domains;
-
-	down_read(&repl_domains_sem);
-	if (!repl_changing) {
-		pgtable_repl_domains_of(nodes, &domains);
-		arch_pgtable_repl_new(mm, &domains);
-	}
-	up_read(&repl_domains_sem);
+	repl_make_trees(mm, nodes, arch_pgtable_repl_new);
 }
 
 /**
@@ -188,10 +191,17 @@ void pgtable_repl_del_trees(struct mm_struct *mm, const nodemask_t *nodes,
 struct repl_new {
 	enum repl_kind kind;
 	unsigned int nr, nr_sets;
-	int *node;
+	int node[REPL_DOMAINS_MAX];
 	struct cpumask *cpus, *sets;
 	char *text;
 };
+
+/* How many domains there can be where they are not nodes. */
+static unsigned int repl_sets_max(void)
+{
+	return min_t(unsigned int, pgtable_repl_max_domains(),
+		     REPL_DOMAINS_MAX);
+}
 
 /* Add a domain, or have it counted if it is one too many. */
 static void repl_new_domain(struct repl_new *new, int nid,
@@ -199,7 +209,7 @@ static void repl_new_domain(struct repl_new *new, int nid,
 {
 	unsigned int domain = new->nr++;
 
-	if (domain < pgtable_repl_max_domains()) {
+	if (domain < repl_sets_max()) {
 		new->node[domain] = nid;
 		cpumask_copy(&new->cpus[domain], cpus);
 	}
@@ -244,7 +254,7 @@ static void repl_new_llcs(struct repl_new *new, int nid, struct cpumask *done,
 		repl_new_rest(new, nid, done, cpus);
 		return;
 	}
-	if (first >= pgtable_repl_max_domains())
+	if (first >= repl_sets_max())
 		return;
 	for_each_possible_cpu(cpu)
 		if (cpu_to_node(cpu) == nid && !cpumask_test_cpu(cpu, done))
@@ -279,7 +289,7 @@ static int repl_new_build(struct repl_new *new)
 	}
 	free_cpumask_var(a);
 	free_cpumask_var(b);
-	return new->nr > pgtable_repl_max_domains() ? -E2BIG : 0;
+	return new->nr > repl_sets_max() ? -E2BIG : 0;
 }
 
 /* Read one set: CPUs of one node that no set before has. */
@@ -289,7 +299,7 @@ static int repl_new_set(struct repl_new *new, const char *text)
 	unsigned int i;
 	int cpu, err;
 
-	if (new->nr_sets == pgtable_repl_max_domains())
+	if (new->nr_sets == repl_sets_max())
 		return -E2BIG;
 	set = &new->sets[new->nr_sets];
 	err = cpulist_parse(text, set);
@@ -309,7 +319,6 @@ static int repl_new_set(struct repl_new *new, const char *text)
 
 static void repl_new_free(struct repl_new *new)
 {
-	kfree(new->node);
 	kvfree(new->cpus);
 	kvfree(new->sets);
 	kfree(new->text);
@@ -317,18 +326,17 @@ static void repl_new_free(struct repl_new *new)
 
 static int repl_new_parse(struct repl_new *new, char *text)
 {
-	unsigned int max = pgtable_repl_max_domains();
+	unsigned int max = repl_sets_max();
 	char *set;
 	int err;
 
 	text = strim(text);
 	new->kind = !strcmp(text, "node") ? REPL_BY_NODE :
 		    !strcmp(text, "llc") ? REPL_BY_LLC : REPL_BY_LIST;
-	new->node = kcalloc(max, sizeof(*new->node), GFP_KERNEL);
 	new->cpus = kvcalloc(max, sizeof(*new->cpus), GFP_KERNEL);
 	new->sets = kvcalloc(max, sizeof(*new->sets), GFP_KERNEL);
 	new->text = kstrdup(text, GFP_KERNEL);
-	if (!new->node || !new->cpus || !new->sets || !new->text)
+	if (!new->cpus || !new->sets || !new->text)
 		return -ENOMEM;
 	while (new->kind == REPL_BY_LIST && (set = strsep(&text, "/"))) {
 		err = repl_new_set(new, set);
@@ -390,11 +398,12 @@ static void repl_install(struct repl_new *new)
 
 	repl_domains.kind = new->kind;
 	repl_domains.nr = new->nr;
-	swap(repl_domains.node, new->node);
+	memcpy(repl_domains.node, new->node, sizeof(new->node));
 	swap(repl_domains.cpus, new->cpus);
 	swap(repl_domains.text, new->text);
 	pgtable_repl_finer = new->kind != REPL_BY_NODE;
-	WRITE_ONCE(pgtable_repl_map, pgtable_repl_map + 1 ?: 1);
+	/* Pairs with smp_load_acquire() in repl_fault(). */
+	smp_store_release(&pgtable_repl_map, pgtable_repl_map + 1 ?: 1);
 }
 
 /* Change the domains under all processes. */

@@ -29,6 +29,7 @@ struct repl_fault {
 	struct vm_area_struct *vma;
 	unsigned long addr;
 	unsigned int domain;
+	unsigned int map;	/* what domains were when it began */
 	bool atomic;		/* must not wait for locks or memory */
 	struct page *page;	/* for the copy that is made next */
 };
@@ -120,6 +121,12 @@ static bool repl_fault_step(struct repl_fault *f, struct ptdesc *table,
 	copy = repl_find(table, f->domain);
 	val = READ_ONCE(*entry);
 	if (!copy || !copy->pt_repl_lazy || !val)
+		goto unlock;
+	/*
+	 * vm.pgtable_repl_domains changed meanwhile, which takes all copies down
+	 * in between: this one is of other CPUs, or the page of another node.
+	 */
+	if (f->map != READ_ONCE(pgtable_repl_map))
 		goto unlock;
 	slot = repl_slot(copy, entry);
 	if (!repl_is_table(val)) {
@@ -235,6 +242,8 @@ static noinline bool repl_fault(struct repl_fault *f)
 	pgd_t *root;
 
 	/* Should this task move to another domain now, it will fault again. */
+	/* Before the domain: pairs with smp_store_release() in repl_install(). */
+	f->map = smp_load_acquire(&pgtable_repl_map);
 	f->domain = domain_of(raw_smp_processor_id());
 	rcu_read_lock();
 	root = READ_ONCE(repl->roots[f->domain]);
