@@ -7,6 +7,7 @@
  * machine that has one.
  */
 #include <kunit/test.h>
+#include <linux/kthread.h>
 #include <linux/pgtable_copies.h>
 #include <linux/prctl.h>
 #include <linux/sched/mm.h>
@@ -22,6 +23,7 @@ struct repl_test {
 	pmd_t *pmdp;
 	pte_t *ptep;
 	spinlock_t *ptl;
+	struct vm_area_struct vma;
 };
 
 static void repl_test_diff(void *arg, const char *what, unsigned long addr,
@@ -569,6 +571,200 @@ static void repl_test_refuses_nonsense(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, pgtable_repl_parse(text, &policy), -EINVAL);
 }
 
+#define TEST_USED	5
+
+/*
+ * Lazy trees, and a VMA over the entries.  The test moves to a CPU of another
+ * node than the PTE table's, or is skipped.
+ */
+static void repl_test_lazy(struct kunit *test, unsigned int prefetch)
+{
+	struct repl_test *t = test->priv;
+	struct pgtable_repl_policy policy = {
+		.mode = PR_PGTABLE_REPL_LAZY,
+		.source = PGTABLE_REPL_PROC,
+		.prefetch = PR_PGTABLE_REPL_PREFETCH(prefetch),
+	};
+	nodemask_t others;
+
+	pgtable_repl_nodes(&policy.nodes);
+	KUNIT_ASSERT_EQ(test, pgtable_repl_set(t->mm, &policy), 0);
+	repl_test_tables(test);
+	others = policy.nodes;
+	node_clear(page_to_nid(virt_to_page(t->ptep)), others);
+	if (nodes_empty(others))
+		kunit_skip(test, "needs two nodes with CPUs and memory");
+	KUNIT_ASSERT_EQ(test, set_cpus_allowed_ptr(current,
+				cpumask_of_node(first_node(others))), 0);
+	repl_test_fill(t);
+	t->vma.vm_mm = t->mm;
+	t->vma.vm_start = TEST_ADDR;
+	t->vma.vm_end = TEST_ADDR + TEST_NR * PAGE_SIZE;
+}
+
+static bool repl_test_fault(struct repl_test *t, unsigned int i)
+{
+	return __pgtable_repl_fault(&t->vma, TEST_ADDR + i * PAGE_SIZE);
+}
+
+/* Fault on TEST_USED.  Returns the copy of the PTE table that this made. */
+static struct ptdesc *repl_test_used(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct ptdesc *table = virt_to_ptdesc(t->ptep);
+
+	KUNIT_EXPECT_NULL(test, table->pt_repl);
+	KUNIT_EXPECT_TRUE(test, repl_test_fault(t, TEST_USED));
+	KUNIT_ASSERT_NOT_NULL(test, table->pt_repl);
+	KUNIT_EXPECT_NULL(test, table->pt_repl->pt_repl_next);
+	KUNIT_EXPECT_EQ(test, table->pt_repl->pt_repl_domain,
+			domain_of(raw_smp_processor_id()));
+	return table->pt_repl;
+}
+
+/* The copy holds the entries from @first to @last and no others. */
+static void repl_test_holds(struct kunit *test, struct ptdesc *copy,
+			    unsigned int first, unsigned int last)
+{
+	struct repl_test *t = test->priv;
+	unsigned int i;
+
+	for (i = 0; i < TEST_NR; i++) {
+		pteval_t want = pte_val(t->ptep[i]), have;
+
+		have = *repl_slot(copy, t->ptep + i);
+		if (i < first || i > last)
+			want = 0;
+		else if (have)
+			have = (have & ~REPL_MAY_DIFFER) |
+			       (want & REPL_MAY_DIFFER);
+		KUNIT_EXPECT_EQ_MSG(test, have, want, "entry %u", i);
+	}
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+}
+
+static void repl_test_lazy_fills_a_group(struct kunit *test)
+{
+	unsigned int first = TEST_USED - pte_index(TEST_ADDR + TEST_USED * PAGE_SIZE) % 8;
+	struct repl_test *t = test->priv;
+	struct ptdesc *copy;
+
+	repl_test_lazy(test, 3);
+	copy = repl_test_used(test);
+	repl_test_holds(test, copy, first, first + 7);
+	KUNIT_EXPECT_EQ(test, atomic_long_read(&t->mm->pgtable_repl->fills), 1);
+	/* Generic code's: the entry is there. */
+	KUNIT_EXPECT_FALSE(test, repl_test_fault(t, TEST_USED));
+	KUNIT_EXPECT_TRUE(test, repl_test_fault(t, first + 8));
+	KUNIT_EXPECT_EQ(test, atomic_long_read(&t->mm->pgtable_repl->fills), 2);
+	repl_test_empty(t);
+	repl_test_holds(test, copy, 1, 0);
+}
+
+static void repl_test_lazy_stays_in_the_vma(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+
+	repl_test_lazy(test, PR_PGTABLE_REPL_PREFETCH_MAX);
+	t->vma.vm_start = TEST_ADDR + (TEST_USED - 1) * PAGE_SIZE;
+	t->vma.vm_end = TEST_ADDR + (TEST_USED + 3) * PAGE_SIZE;
+	repl_test_holds(test, repl_test_used(test), TEST_USED - 1,
+			TEST_USED + 2);
+	repl_test_empty(t);
+}
+
+static void repl_test_lazy_has_changes_where_it_has_pages(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct ptdesc *copy;
+	unsigned int i;
+
+	repl_test_lazy(test, 0);
+	copy = repl_test_used(test);
+	repl_test_holds(test, copy, TEST_USED, TEST_USED);
+	spin_lock(t->ptl);
+	for (i = 0; i < TEST_NR; i++)
+		ptep_set_wrprotect(t->mm, TEST_ADDR + i * PAGE_SIZE,
+				   t->ptep + i);
+	spin_unlock(t->ptl);
+	repl_test_holds(test, copy, TEST_USED, TEST_USED);
+	spin_lock(t->ptl);
+	set_pte_at(t->mm, TEST_ADDR, t->ptep + TEST_USED,
+		   pte_modify(t->ptep[TEST_USED], PAGE_NONE));
+	spin_unlock(t->ptl);
+	/* Nothing to walk: it is not told when the page is back. */
+	repl_test_holds(test, copy, 1, 0);
+	KUNIT_EXPECT_FALSE(test, repl_test_fault(t, TEST_USED));
+	spin_lock(t->ptl);
+	set_pte_at(t->mm, TEST_ADDR, t->ptep + TEST_USED, repl_test_pte(t));
+	spin_unlock(t->ptl);
+	repl_test_holds(test, copy, 1, 0);
+	KUNIT_EXPECT_TRUE(test, repl_test_fault(t, TEST_USED));
+	repl_test_holds(test, copy, TEST_USED, TEST_USED);
+	repl_test_empty(t);
+}
+
+/* What generic code makes for a fault is in the faulting domain's tree, too. */
+static void repl_test_lazy_gets_what_its_fault_makes(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct ptdesc *copy;
+
+	repl_test_lazy(test, 0);
+	spin_lock(t->ptl);
+	ptep_get_and_clear(t->mm, TEST_ADDR, t->ptep + TEST_USED);
+	spin_unlock(t->ptl);
+	KUNIT_EXPECT_FALSE(test, repl_test_fault(t, TEST_USED));
+	copy = virt_to_ptdesc(t->ptep)->pt_repl;
+	KUNIT_ASSERT_NOT_NULL(test, copy);
+	repl_test_holds(test, copy, 1, 0);
+	kthread_use_mm(t->mm);
+	spin_lock(t->ptl);
+	set_pte_at(t->mm, TEST_ADDR, t->ptep + TEST_USED, repl_test_pte(t));
+	spin_unlock(t->ptl);
+	kthread_unuse_mm(t->mm);
+	repl_test_holds(test, copy, TEST_USED, TEST_USED);
+	repl_test_empty(t);
+}
+
+static void repl_test_lazy_gather_knows_who_had_it(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	unsigned int domain;
+	struct mmu_gather tlb;
+
+	repl_test_lazy(test, 0);
+	domain = repl_test_used(test)->pt_repl_domain;
+	tlb_gather_mmu(&tlb, t->mm);
+	spin_lock(t->ptl);
+	ptep_get_and_clear(t->mm, TEST_ADDR, t->ptep + TEST_USED + 1);
+	KUNIT_EXPECT_FALSE(test, node_isset(domain, tlb.repl_domains));
+	ptep_get_and_clear(t->mm, TEST_ADDR, t->ptep + TEST_USED);
+	KUNIT_EXPECT_TRUE(test, node_isset(domain, tlb.repl_domains));
+	spin_unlock(t->ptl);
+	tlb_finish_mmu(&tlb);
+	repl_test_empty(t);
+}
+
+/* Bits survive, and all entries are there, when trees become eager. */
+static void repl_test_lazy_becomes_eager(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct ptdesc *copy;
+
+	repl_test_lazy(test, 0);
+	repl_test_walker(repl_test_used(test), t->ptep + TEST_USED, _PAGE_DIRTY);
+	KUNIT_EXPECT_TRUE(test, pte_dirty(ptep_get(t->ptep + TEST_USED)));
+	repl_test_walker(virt_to_ptdesc(t->ptep)->pt_repl,
+			 t->ptep + TEST_USED, _PAGE_ACCESSED);
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	KUNIT_EXPECT_TRUE(test, pte_dirty(ptep_get(t->ptep + TEST_USED)));
+	KUNIT_EXPECT_TRUE(test, pte_young(ptep_get(t->ptep + TEST_USED)));
+	for_each_copy(copy, virt_to_ptdesc(t->ptep))
+		repl_test_holds(test, copy, 0, TEST_NR - 1);
+	repl_test_empty(t);
+}
+
 static int repl_test_init(struct kunit *test)
 {
 	struct repl_test *t = kunit_kzalloc(test, sizeof(*t), GFP_KERNEL);
@@ -616,6 +812,12 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_change_of_mask),
 	KUNIT_CASE(repl_test_short_of_memory),
 	KUNIT_CASE(repl_test_check_finds_damage),
+	KUNIT_CASE(repl_test_lazy_fills_a_group),
+	KUNIT_CASE(repl_test_lazy_stays_in_the_vma),
+	KUNIT_CASE(repl_test_lazy_has_changes_where_it_has_pages),
+	KUNIT_CASE(repl_test_lazy_gets_what_its_fault_makes),
+	KUNIT_CASE(repl_test_lazy_gather_knows_who_had_it),
+	KUNIT_CASE(repl_test_lazy_becomes_eager),
 	KUNIT_CASE(repl_test_refuses_nonsense),
 	{}
 };

@@ -241,9 +241,9 @@ static noinline bool repl_fault(struct repl_fault *f)
 	bool served;
 	pgd_t *root;
 
-	/* Should this task move to another domain now, it will fault again. */
 	/* Before the domain: pairs with smp_store_release() in repl_install(). */
 	f->map = smp_load_acquire(&pgtable_repl_map);
+	/* Should this task move to another domain now, it will fault again. */
 	f->domain = domain_of(raw_smp_processor_id());
 	rcu_read_lock();
 	root = READ_ONCE(repl->roots[f->domain]);
