@@ -48,13 +48,13 @@ test: setup ## run every check; ends with "N passed, N failed, N skipped"
 	@scripts/test.sh
 
 .PHONY: test-mm soak
-test-mm: ## compare the kernel's own mm and KVM tests, stock and ours; MM_TESTS=quick or names
+test-mm: ## compare the kernel's own mm and KVM tests, stock and ours; MM_TESTS=quick or names, REPL_MODE=4 lazily
 	@scripts/setup.sh mm
 	@scripts/kernel-build.sh stock >/dev/null
 	@scripts/kernel-build.sh spindle >/dev/null
 	@scripts/test-mm.sh $(or $(MM_TESTS),all)
 
-soak: ## servers and stressors while replication changes, on both kernels; DURATION=5m each, KERNELS=debug for one
+soak: ## servers and stressors while replication changes, on both kernels; DURATION=5m each, KERNELS=debug for one, REPL_MODE=4 lazily
 	@scripts/setup.sh soak
 	@scripts/kernel-build.sh spindle >/dev/null
 	@scripts/kernel-build.sh debug >/dev/null

@@ -3,7 +3,8 @@
 # Servers and stressors in the lab VM, all replicated, while their replication
 # is changed all the time. Usage: soak.sh [DURATION [KERNEL...]]: DURATION is
 # 90, 90s, 5m or 1h for each kernel, by default 5m; KERNEL is ours or debug, by
-# default both.
+# default both. With REPL_MODE=4 in the environment, copies are lazy but for some
+# that are changed (see vm.pgtable_repl_mode).
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -16,6 +17,12 @@ seconds=${BASH_REMATCH[1]}
 case ${BASH_REMATCH[2]} in
 m) seconds=$((seconds * 60)) ;;
 h) seconds=$((seconds * 3600)) ;;
+esac
+mode=${REPL_MODE:-3}
+case $mode in
+3) kind=eager ;;
+4) kind=lazy ;;
+*) die "REPL_MODE '$mode'; allowed: 3, 4" ;;
 esac
 shift || true
 kernels=("${@:-ours}")
@@ -37,7 +44,7 @@ javac -d "$logs/classes" lab/soak/Soak.java
 
 failed=0
 for kernel in "${kernels[@]}"; do
-	say "soak: $seconds s on the kernel '$kernel', log in $logs/$kernel.log"
+	say "soak: $seconds s on the kernel '$kernel', $kind, log in $logs/$kernel.log"
 	append=()
 	[ "$kernel" != debug ] || append=(--append "kmemleak=on page_owner=on")
 	status=0
@@ -45,7 +52,7 @@ for kernel in "${kernels[@]}"; do
 	# host: a hang detector, nothing else.
 	"$spindle" lab run --kernel "$kernel" --log "$logs/$kernel.console" --timeout $((seconds * 3 + 3600)) \
 		"${append[@]}" -- "$ROOT/lab/soak/run.sh" "$seconds" "$logs/classes" \
-		"$BUILD/selftests/pgtable_repl/race" |
+		"$BUILD/selftests/pgtable_repl/race" "$kind" |
 		tee "$logs/$kernel.log" || status=$?
 	[ "$status" = 0 ] || {
 		say "soak: FAILED on the kernel '$kernel', status $status"

@@ -2,14 +2,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # In the lab VM: servers and stressors, all replicated, while their replication
 # is switched on, off and over, by process and by group, and AutoNUMA,
-# compaction, KSM and khugepaged are at work. Usage: run.sh SECONDS CLASSES RACE
+# compaction, KSM and khugepaged are at work, and what a domain is changes.
+# Usage: run.sh SECONDS CLASSES RACE KIND
 #
 # CLASSES holds the compiled Java program, RACE is the selftest of that name.
+# KIND is what copies are unless they are changed: eager or lazy.
 # The exit status is 1 if a program failed, the consistency check found a
 # difference, or a copy of a page table is left when all have exited.
 set -u
 
-seconds=$1 classes=$2 race=$3
+seconds=$1 classes=$2 race=$3 kind=$4
 here=$(cd "$(dirname "$0")" && pwd)
 postgres=$(echo /usr/lib/postgresql/*/bin)
 check=/sys/kernel/debug/pgtable_repl/check
@@ -66,7 +68,7 @@ numbers() { awk -v names="$*" 'BEGIN { split(names, n, " "); for (i in n) want[n
 
 before=$(counter nr_pgtable_repl_pages)
 # What is started from here on inherits it.
-echo eager >/proc/$$/pgtable_repl || exit
+echo "$kind" >/proc/$$/pgtable_repl || exit
 
 # --- servers ---
 declare -A job
@@ -99,6 +101,8 @@ echo 100 >/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs
 echo 100 >/sys/kernel/mm/transparent_hugepage/khugepaged/alloc_sleep_millisecs
 echo 50 >/sys/kernel/mm/ksm/sleep_millisecs
 echo 1 >/sys/kernel/mm/ksm/run
+# Copies in disuse are looked for every two seconds.
+sysctl -qw vm.pgtable_repl_idle=2
 
 # --- load on them, for as long as asked ---
 load_until=$((SECONDS + seconds))
@@ -171,8 +175,13 @@ job[race]=$!
 # --- meanwhile: change the replication of whatever runs ---
 policies=('off' 'eager' 'eager all' 'eager 0' 'eager 1,3' 'eager 2' 'eager 0-2' 'lazy' 'lazy 0,3 prefetch=9' 'default')
 group_policies=('default' 'off' 'eager all' 'eager 0-2' 'eager 1' 'eager 2,3' 'lazy all prefetch=0')
+if [ "$kind" = lazy ]; then
+	policies=('off' 'lazy' 'lazy all prefetch=0' 'lazy 0' 'lazy 1,3 prefetch=5' 'lazy 2' 'lazy 0-2' 'eager' 'lazy 0,3 prefetch=9' 'default')
+	group_policies=('default' 'off' 'lazy all' 'lazy 0-2' 'lazy 1' 'lazy 2,3 prefetch=9' 'eager all')
+fi
+domains=('node' 'llc' "$(seq -s / 0 $(($(nproc) - 1)))")
 limits=('max' '64K' '512K' '4M')
-changes=0 refused=0 checks=0 group_changes=0 moves=0 group_refused=0
+changes=0 refused=0 checks=0 domain_changes=0 group_changes=0 moves=0 group_refused=0
 next_check=$SECONDS
 RANDOM=1
 while ((SECONDS < load_until)); do
@@ -207,6 +216,11 @@ while ((SECONDS < load_until)); do
 	if ((SECONDS >= next_check)); then
 		consistent "under load"
 		echo 1 >/proc/sys/vm/compact_memory
+		if echo "${domains[checks % ${#domains[@]}]}" >/proc/sys/vm/pgtable_repl_domains; then
+			domain_changes=$((domain_changes + 1))
+		else
+			fail "a change of domains was refused"
+		fi
 		checks=$((checks + 1))
 		next_check=$((SECONDS + 10))
 		((checks % 3 != 0)) || say "$checks checks clean; $changes changes; $(counter nr_pgtable_repl_pages) pages of copies; $last_check"
@@ -286,7 +300,8 @@ grep -hE 'number of transactions|tps' $dir/pgbench.log
 awk '{ total[$1]++; if ($2 == 3 || $2 == 4) skipped[$1]++ }
 	END { for (s in total) printf "stress-ng %s: %d runs%s\n", s, total[s],
 		skipped[s] ? ", " skipped[s] " not possible here" : "" }' $dir/stressors | LC_ALL=C sort
-say "$changes changes of policy ($refused refused), $checks checks under load, $made copies made and freed, fallbacks $(counter pgtable_repl_fallback)"
+say "$changes changes of policy ($refused refused), $domain_changes of domains, $checks checks under load, $made copies made and freed, fallbacks $(counter pgtable_repl_fallback)"
+say "lazy: $(counter pgtable_repl_fill) faults answered, $(counter pgtable_repl_idle) copies dropped in disuse"
 say "$group_changes changes of groups ($group_refused copies refused by their limits), $moves processes moved between them"
 say "race: $(wc -l <$dir/races) runs of 12 rounds"
 say "behind their backs: $(numbers numa_hint_faults numa_pages_migrated pgmigrate_success compact_success \
