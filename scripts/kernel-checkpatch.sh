@@ -16,21 +16,19 @@ checkpatch=(perl "$tree/scripts/checkpatch.pl" --root "$tree" --quiet --no-summa
 
 # From a directory without .git, or it wants Python modules to parse licences.
 cd "$tree"
-failed=0 checked=0
+mapfile -t patches < <(patch_list)
+mapfile -t files < <(
+	overlay_list | grep -E '\.([chS]|rst|sh|py)$|Kconfig|Makefile' | sed "s,^,$ROOT/kernel/overlay/,"
+	[ ! -d "$ROOT/module" ] || find "$ROOT/module" -name '*.[ch]' ! -name '*.mod.c' | LC_ALL=C sort
+)
+# A few at a time on each CPU; what one prints stays together.
 check() {
-	checked=$((checked + 1))
-	"${checkpatch[@]}" "$@" || failed=$((failed + 1))
+	# shellcheck disable=SC2016 # for that shell
+	xargs -d '\n' -P "$JOBS" -n 4 sh -c 'said=$("$@" 2>&1); status=$?; [ -z "$said" ] || printf "%s\n" "$said"; exit $status' \
+		sh "${checkpatch[@]}" "$@"
 }
-while IFS= read -r patch; do
-	check "$patch"
-done < <(patch_list)
-while IFS= read -r file; do
-	check --file "$ROOT/kernel/overlay/$file"
-done < <(overlay_list | grep -E '\.([chS]|rst|sh|py)$|Kconfig|Makefile')
-if [ -d "$ROOT/module" ]; then
-	while IFS= read -r file; do
-		check --file "$file"
-	done < <(find "$ROOT/module" -name '*.[ch]' ! -name '*.mod.c' | LC_ALL=C sort)
-fi
-say "checkpatch: $checked files, $failed with complaints"
+failed=0
+printf '%s\n' "${patches[@]}" | check || failed=1
+printf '%s\n' "${files[@]}" | check --file || failed=1
+say "checkpatch: $((${#patches[@]} + ${#files[@]})) files$([ "$failed" = 0 ] || echo ', with complaints')"
 [ "$failed" = 0 ]

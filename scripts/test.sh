@@ -12,11 +12,15 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 
+# The longest VM comes first.
 stages=(format clippy shellcheck rust library checkpatch kernel
-	kernel-debug selftests-build module lab vm-release vm-lazy vm-domains
-	vm-isolated vm-debug kunit)
+	kernel-debug kernel-stock selftests-build module lab vm-debug
+	vm-isolated vm-release vm-lazy mm vm-domains kunit soak)
 # Run when they are named.
-on_demand=(kernel-stock vm-memory mm soak vm-plugin)
+on_demand=(vm-memory vm-plugin)
+# Stages that are a VM in which mostly one program runs at a time. Two of them run
+# side by side if there are CPUs for it.
+side_by_side=(vm-debug vm-isolated vm-release vm-lazy vm-domains vm-memory mm kunit)
 logs=$BUILD/test
 spindle=${CARGO_TARGET_DIR:-$ROOT/target}/debug/spindle
 passed=0 failed=0 skipped=0
@@ -235,21 +239,53 @@ for name in "$@"; do
 done
 [ $# = 0 ] || stages=("$@")
 
-mkdir -p "$logs"
-say "building the spindle command"
-cargo build --locked --quiet
-number=0
-for name in "${stages[@]}"; do
-	number=$((number + 1))
-	say "[$number/${#stages[@]}] $name"
-	started=$SECONDS status=0
+# run_stage NAME: to its log, and a line "STATUS SECONDS" beside it.
+run_stage() {
+	local name=$1 started=$SECONDS status=0
+	rm -f "$logs/$name.status"
 	case $name in
 	kernel*) # these show their own progress
 		"$0" --stage "$name" 2>&1 | tee "$logs/$name.log" >&2 || status=$?
 		;;
 	*) "$0" --stage "$name" >"$logs/$name.log" 2>&1 || status=$? ;;
 	esac
-	finish "$name" "$status" $((SECONDS - started))
+	echo "$status $((SECONDS - started))" >"$logs/$name.status"
+}
+
+# Adds up one of the stages that run in the background, the first that ends.
+finish_one() {
+	local pid
+	wait -n -p pid "${!running[@]}" || true
+	read -ra result <"$logs/${running[$pid]}.status"
+	finish "${running[$pid]}" "${result[@]}"
+	unset "running[$pid]"
+}
+
+mkdir -p "$logs"
+say "building the spindle command"
+cargo build --locked --quiet
+declare -A running=()
+# Each is a process group, which a terminal's interrupt does not reach.
+trap 'for pid in "${!running[@]}"; do kill -- "-$pid" 2>/dev/null || true; done' EXIT
+number=0
+for name in "${stages[@]}"; do
+	number=$((number + 1))
+	slots=1
+	[[ " ${side_by_side[*]} " != *" $name "* ]] || [ "$(nproc)" = 1 ] || slots=2
+	# A stage that wants the machine to itself waits for all of the others.
+	while [ "${#running[@]}" -ge "$slots" ]; do finish_one; done
+	say "[$number/${#stages[@]}] $name"
+	if [ "$slots" = 1 ]; then
+		run_stage "$name"
+		read -ra result <"$logs/$name.status"
+		finish "$name" "${result[@]}"
+	else
+		set -m
+		run_stage "$name" &
+		running[$!]=$name
+		set +m
+	fi
 done
+while [ "${#running[@]}" != 0 ]; do finish_one; done
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]
