@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Runs the kernel's own tests of memory management, and of KVM, in the lab VM:
-# on the stock kernel and on ours with every process replicated from init on
-# (lazily with REPL_MODE=4 in the environment; see vm.pgtable_repl_mode).
+# on the stock kernel and on ours with every process replicated from init on:
+# as REPL_MODE in the environment says, 3 (eagerly), 4 (lazily; see
+# vm.pgtable_repl_mode) or "3 4", both against one run of the stock kernel.
 # Prints what differs; the exit status is 1 if anything does.
 # Usage: test-mm.sh [quick|all|TEST...]; `test-mm.sh list` names the tests.
 set -euo pipefail
@@ -11,8 +12,10 @@ set -euo pipefail
 cd "$ROOT"
 
 list=lab/mm/tests
-mode=${REPL_MODE:-3}
-[[ $mode = [0-4] ]] || die "REPL_MODE '$mode'; allowed: 0 to 4, as vm.pgtable_repl_mode"
+read -ra modes <<<"${REPL_MODE:-3}"
+for mode in "${modes[@]}"; do
+	[[ $mode = [0-4] ]] || die "REPL_MODE '$mode'; allowed: 0 to 4, as vm.pgtable_repl_mode"
+done
 spindle=${CARGO_TARGET_DIR:-$ROOT/target}/debug/spindle
 shadow=$BUILD/selftests-mm-tree
 objects=$BUILD/selftests-mm-objects
@@ -60,19 +63,19 @@ build_tests() {
 	cp "$tree.source" "$installed/built-from"
 }
 
-# run_on KERNEL OPTION...: runs the tests in a VM, results in $logs/KERNEL.
+# run_on KERNEL NAME OPTION...: runs the tests in a VM, results in $logs/NAME.
 run_on() {
-	local kernel=$1 status=0
-	shift
-	rm -rf "${logs:?}/$kernel"
-	mkdir -p "$logs/$kernel"
-	say "running ${#tests[@]} tests on the $kernel kernel"
+	local kernel=$1 name=$2 status=0
+	shift 2
+	rm -rf "${logs:?}/$name"
+	mkdir -p "$logs/$name"
+	say "running ${#tests[@]} tests: $name"
 	# Every test has a limit of its own; this one is for a guest that loses one.
 	"$spindle" lab run --kernel "$kernel" --nodes 4 --cpus 4 --memory 4G \
-		--cpu-model EPYC,+svm,+npt,+pku --share "$logs/$kernel" --log "$logs/$kernel.console" \
+		--cpu-model EPYC,+svm,+npt,+pku --share "$logs/$name" --log "$logs/$name.console" \
 		--timeout "$limit" "$@" -- \
-		"$ROOT/lab/mm/run.sh" "$ROOT/$list" "$installed" "$logs/$kernel" "${tests[@]}" >&2 || status=$?
-	[ "$status" = 0 ] || say "the $kernel kernel's run ended with status $status (docs/lab.md says what it means)"
+		"$ROOT/lab/mm/run.sh" "$ROOT/$list" "$installed" "$logs/$name" "${tests[@]}" >&2 || status=$?
+	[ "$status" = 0 ] || say "the run $name ended with status $status (docs/lab.md says what it means)"
 	return "$status"
 }
 
@@ -97,7 +100,12 @@ build_tests
 cargo build --locked --quiet
 mkdir -p "$logs"
 failed=0
-run_on stock || failed=1
-run_on ours --append "sysctl.vm.pgtable_repl_mode=$mode" || failed=1
-awk -f lab/mm/compare.awk "$list" "$logs/stock" "$logs/ours" || failed=1
+run_on stock stock || failed=1
+for mode in "${modes[@]}"; do
+	run_on ours "mode$mode" --append "sysctl.vm.pgtable_repl_mode=$mode" || failed=1
+done
+for mode in "${modes[@]}"; do
+	echo "vm.pgtable_repl_mode=$mode:"
+	awk -f lab/mm/compare.awk "$list" "$logs/stock" "$logs/mode$mode" || failed=1
+done
 exit "$failed"
