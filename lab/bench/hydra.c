@@ -364,32 +364,40 @@ static void mallocs(int node)
 /* How many pages tables take for what each node has for itself, and shares. */
 static char *region[MAX_NODES];
 
+#define OWN	(64 * MB)
+
 static void fill_own(int node)
 {
-	region[node] = map(HEAP);
-	touch(region[node], HEAP);
+	/* All threads are there, then what they have is counted. */
+	pthread_barrier_wait(&barrier);
+	pthread_barrier_wait(&barrier);
+	region[node] = map(OWN);
+	touch(region[node], OWN);
 	pthread_barrier_wait(&barrier);
 	pthread_barrier_wait(&barrier);
 	for (int i = 0; i < nr_nodes; i++)
-		touch(region[i], HEAP);
+		touch(region[i], OWN);
 	pthread_barrier_wait(&barrier);
 }
 
 static void memory(int node)
 {
-	long before = table_pages();
+	long before;
 
-	region[node] = map(HEAP);
-	touch(region[node], HEAP);
+	pthread_barrier_wait(&barrier);
+	before = table_pages();
+	pthread_barrier_wait(&barrier);
+	region[node] = map(OWN);
+	touch(region[node], OWN);
 	pthread_barrier_wait(&barrier);
 	printf("private tables %ld\n", table_pages() - before);
 	pthread_barrier_wait(&barrier);
 	for (int i = 0; i < nr_nodes; i++)
-		touch(region[i], HEAP);
+		touch(region[i], OWN);
 	pthread_barrier_wait(&barrier);
 	printf("shared tables %ld\n", table_pages() - before);
 	for (int i = 0; i < nr_nodes; i++)
-		munmap(region[i], HEAP);
+		munmap(region[i], OWN);
 }
 
 static void guarded_own(void)
