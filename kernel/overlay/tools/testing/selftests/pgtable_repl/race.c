@@ -29,10 +29,20 @@ static void failed(const char *what, int round)
 		       strerror(errno));
 }
 
+/*
+ * What a mapping has moved away from is free for anybody's next one.  Whoever
+ * moves one keeps others from mapping until the rest is unmapped as well.
+ */
+static pthread_rwlock_t holes = PTHREAD_RWLOCK_INITIALIZER;
+static pthread_barrier_t all_started;
+
 static char *map_base(size_t len)
 {
-	char *mem = repl_map_seam(len, ANON, -1);
+	char *mem;
 
+	pthread_rwlock_rdlock(&holes);
+	mem = repl_map_seam(len, ANON, -1);
+	pthread_rwlock_unlock(&holes);
 	if (mem == MAP_FAILED)
 		ksft_exit_fail_perror("mmap");
 	return mem;
@@ -73,12 +83,13 @@ static bool protect(uint64_t seed)
 /* Whole tables, then single entries, go to another address. */
 static bool move(uint64_t seed)
 {
-	char *from = map_base(2 * PMD_SIZE);
-	char *to = repl_mmap_aligned(2 * PMD_SIZE, PMD_SIZE, PROT_NONE, ANON, -1);
+	char *from = map_base(2 * PMD_SIZE), *to;
 	uint64_t value;
 	bool ok = true;
 
 	repl_fill(from, LEN, seed);
+	pthread_rwlock_wrlock(&holes);
+	to = repl_mmap_aligned(2 * PMD_SIZE, PMD_SIZE, PROT_NONE, ANON, -1);
 	ok &= mremap(from, PMD_SIZE, PMD_SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to;
 	ok &= repl_try_read(from, &value) == SIGSEGV;
 	ok &= !repl_compare(to, LEN, seed);
@@ -86,7 +97,9 @@ static bool move(uint64_t seed)
 		     to + PMD_SIZE + PAGE) == to + PMD_SIZE + PAGE;
 	ok &= !repl_compare(to + PMD_SIZE + PAGE, LEN, seed);
 	munmap(from, 2 * PMD_SIZE);
-	return !munmap(to, 2 * PMD_SIZE) && ok;
+	ok &= !munmap(to, 2 * PMD_SIZE);
+	pthread_rwlock_unlock(&holes);
+	return ok;
 }
 
 /*
@@ -121,9 +134,12 @@ static bool fork_and_write(uint64_t seed)
 
 static bool huge(uint64_t seed)
 {
-	char *mem = repl_mmap_aligned(PMD_SIZE, PMD_SIZE, RW, ANON, -1);
+	char *mem;
 	bool ok = true;
 
+	pthread_rwlock_rdlock(&holes);
+	mem = repl_mmap_aligned(PMD_SIZE, PMD_SIZE, RW, ANON, -1);
+	pthread_rwlock_unlock(&holes);
 	if (mem == MAP_FAILED)
 		return false;
 	madvise(mem, PMD_SIZE, MADV_HUGEPAGE);
@@ -166,6 +182,8 @@ static void *work(void *arg)
 	int index = (long)arg, round;
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 
+	/* Their stacks are mapped by then. */
+	pthread_barrier_wait(&all_started);
 	repl_pin(index % cpus);
 	for (round = 0; round < rounds; round++) {
 		size_t job = (index + round) % ARRAY_SIZE(jobs);
@@ -246,6 +264,7 @@ int main(int argc, char **argv)
 	/* Started for its handler of faults; its threads stay idle meanwhile. */
 	if (repl_workers_start())
 		ksft_exit_fail_perror("threads");
+	pthread_barrier_init(&all_started, NULL, THREADS);
 	controller = fork();
 	if (!controller)
 		control(getppid());
