@@ -11,6 +11,7 @@
 #include <linux/pgtable_copies.h>
 #include <linux/prctl.h>
 #include <linux/sched/mm.h>
+#include <asm/pgtable_repl_lazy.h>
 #include <asm/tlb.h>
 #include "table.h"
 
@@ -746,6 +747,53 @@ static void repl_test_lazy_gather_knows_who_had_it(struct kunit *test)
 	repl_test_empty(t);
 }
 
+/* Whether a flush of the page by a gather reaches a domain's CPUs. */
+static bool repl_test_reaches(struct repl_test *t, struct mmu_gather *tlb,
+			      unsigned int domain)
+{
+	unsigned long addr = TEST_ADDR + TEST_USED * PAGE_SIZE;
+	bool reached;
+
+	/* As if it ran everywhere. */
+	cpumask_copy(mm_cpumask(t->mm), cpu_online_mask);
+	preempt_disable();
+	reached = cpumask_intersects(pgtable_repl_domain_cpus(domain),
+			pgtable_repl_shootdown(t->mm, addr, addr + PAGE_SIZE,
+					       tlb));
+	preempt_enable();
+	cpumask_clear(mm_cpumask(t->mm));
+	return reached;
+}
+
+/* What one gather has cleared and not flushed yet is not another's to free. */
+static void repl_test_lazy_gather_minds_others(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct mmu_gather first, second;
+	unsigned int domain;
+
+	repl_test_lazy(test, 0);
+	domain = repl_test_used(test)->pt_repl_domain;
+	tlb_gather_mmu(&first, t->mm);
+	spin_lock(t->ptl);
+	ptep_get_and_clear(t->mm, TEST_ADDR, t->ptep + TEST_USED);
+	set_pte_at(t->mm, TEST_ADDR, t->ptep + TEST_USED,
+		   pte_modify(repl_test_pte(t), PAGE_NONE));
+	spin_unlock(t->ptl);
+	KUNIT_EXPECT_TRUE(test, repl_test_reaches(t, &first, domain));
+	tlb_gather_mmu(&second, t->mm);
+	spin_lock(t->ptl);
+	ptep_get_and_clear(t->mm, TEST_ADDR, t->ptep + TEST_USED);
+	spin_unlock(t->ptl);
+	KUNIT_EXPECT_TRUE(test, repl_test_reaches(t, &second, domain));
+	tlb_finish_mmu(&second);
+	tlb_finish_mmu(&first);
+	tlb_gather_mmu(&first, t->mm);
+	KUNIT_EXPECT_FALSE(test, repl_test_reaches(t, &first, domain));
+	tlb_finish_mmu(&first);
+	repl_test_empty(t);
+}
+
 /* Bits survive, and all entries are there, when trees become eager. */
 static void repl_test_lazy_becomes_eager(struct kunit *test)
 {
@@ -817,6 +865,7 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_lazy_has_changes_where_it_has_pages),
 	KUNIT_CASE(repl_test_lazy_gets_what_its_fault_makes),
 	KUNIT_CASE(repl_test_lazy_gather_knows_who_had_it),
+	KUNIT_CASE(repl_test_lazy_gather_minds_others),
 	KUNIT_CASE(repl_test_lazy_becomes_eager),
 	KUNIT_CASE(repl_test_refuses_nonsense),
 	{}

@@ -16,9 +16,9 @@
  *    the domains whose copies held the very entries, and those that shared the
  *    tables that it frees.  Only domains that may be linked to the canonical
  *    PTE tables are to be found then.  What others have changed and not flushed
- *    yet is theirs to flush.  A gather that may have run into it must not end
- *    before that (mm_tlb_flush_nested()): it goes by tables, for all of the VMAs
- *    that it has looked at;
+ *    yet is theirs to flush.  A gather that may have run into it must not free
+ *    pages before that (mm_tlb_flush_nested()): it goes by tables, at its end
+ *    for all of the VMAs that it has looked at;
  *  - a domain that walks a canonical table of another node for want of memory
  *    (@linked) is never left out, nor is one that has no tree, or whose tree is
  *    just being published or withdrawn (not in @filtered).
@@ -36,6 +36,8 @@
  * off from tables being freed by the IPI, so these are freed by RCU.
  */
 #include <linux/debugfs.h>
+#include <linux/mm.h>
+#include <linux/mm_inline.h>
 #include <linux/mmu_notifier.h>
 #include <trace/events/pgtable_repl.h>
 #include <asm/pgtable_repl_lazy.h>
@@ -213,10 +215,12 @@ const struct cpumask *pgtable_repl_shootdown(struct mm_struct *mm,
 	if (s.recorded) {
 		nodes_or(s.found, s.found, tlb->repl_domains);
 		if (tlb->fullmm) {
-			s.recorded = false;
 			start = tlb->repl_start;
 			end = tlb->repl_end;
 		}
+		/* Also when the batch is full: pages are freed then, too. */
+		if (tlb->fullmm || mm_tlb_flush_nested(mm))
+			s.recorded = false;
 	}
 	if (end != TLB_FLUSH_ALL && start < end) {
 		rcu_read_lock();
