@@ -3,15 +3,18 @@
 //!
 //! Each node's memory and each directed link is a server that needs a fixed
 //! time per line (64 bytes over its bandwidth). Simulated CPUs advance in
-//! quanta; the traffic of one quantum sets the wait of the next. Below
-//! saturation that is the wait of an M/D/1 queue. At saturation it is the wait
-//! that makes a closed population of requesters send just what the server can
-//! do: if they sent `load` times that at the latency they saw, they need
-//! `load` times the latency.
+//! quanta; the traffic of one quantum sets the wait of the next.
 //!
-//! The interferer is a closed population: it keeps a number of lines
-//! outstanding at its node whatever happens, so each other request finds them
-//! ahead of itself.
+//! A server with service time `s` at utilisation `u` makes a line wait
+//! `s u / (2 (1 - u))`, as an M/D/1 queue does. The requesters are a closed
+//! population: more wait means fewer requests. So the wait is the one at which
+//! `requests per (latency + wait)`, as just observed, brings about that
+//! utilisation. At saturation this alone decides, and the population sends
+//! what the server can do.
+//!
+//! The interferer is a closed population of its own: it keeps a number of
+//! lines outstanding at its node whatever happens, so each other request finds
+//! them ahead of itself.
 
 use crate::machine::Machine;
 use crate::parts::Memory;
@@ -49,12 +52,19 @@ impl Server {
         let load = self.arrivals as f64 * self.service / cycles;
         self.lines += self.arrivals;
         self.arrivals = 0;
-        let calm = load.min(0.95);
-        let queue = self.service * calm / (2.0 * (1.0 - calm));
         let hog = self.standing * self.service;
-        let saturated = (self.nominal + self.wait) * load - self.nominal;
+        let settled = hog + self.queue(load * (self.nominal + self.wait), self.nominal + hog);
         // Half of the step, for those who also wait for other things.
-        self.wait += 0.5 * ((queue + hog).max(saturated) - self.wait);
+        self.wait += 0.5 * (settled - self.wait);
+    }
+
+    /// The wait `w` of an M/D/1 queue whose utilisation is
+    /// `pressure / (latency + w)`: the positive root of
+    /// `w = service u / (2 (1 - u))`, a quadratic equation once multiplied out.
+    fn queue(&self, pressure: f64, latency: f64) -> f64 {
+        let slack = latency - pressure;
+        let half = self.service * pressure / 2.0;
+        (-slack + (slack * slack + 4.0 * half).sqrt()) / 2.0
     }
 }
 
