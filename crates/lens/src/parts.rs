@@ -257,7 +257,7 @@ pub struct L1L2 {
 }
 
 fn lines(c: Cache, index: Index) -> TagArray {
-    TagArray::new(c.sets(), c.ways, index)
+    TagArray::new(c.sets(), c.ways, index).entering_at(c.insertion_way)
 }
 
 impl PrivateCache for L1L2 {
