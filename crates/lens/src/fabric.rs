@@ -207,7 +207,13 @@ impl<P: Parts> Fabric<P> {
                     return (self.costs.l3, Served::Shared, false);
                 }
                 let home = home();
-                (self.fetch(node, home, line), Served::Beyond, home != node)
+                let mut cycles = self.fetch(node, home, line);
+                if write {
+                    // Modified lines leave the caches at the rate at which
+                    // stores bring them in, and have the same homes.
+                    cycles += self.memory.write_back(node, home);
+                }
+                (cycles, Served::Beyond, home != node)
             }
         }
     }

@@ -15,6 +15,11 @@
 //! The interferer is a closed population of its own: it keeps a number of
 //! lines outstanding at its node whatever happens, so each other request finds
 //! them ahead of itself.
+//!
+//! A modified line that leaves the caches is sent back: it needs a node's time
+//! as a read does, and the link's other direction. Nobody waits for it to
+//! arrive, but the line that takes its place waits until it has left, which is
+//! when the queue in front of it has.
 
 use crate::machine::Machine;
 use crate::parts::Memory;
@@ -121,6 +126,16 @@ impl Memory for QueuedMemory {
         self.remote_cache + self.links[home * n + from].arrive()
     }
 
+    #[inline(always)]
+    fn write_back(&mut self, from: usize, home: usize) -> f64 {
+        let wait = self.nodes[home].arrive();
+        if from == home {
+            return wait;
+        }
+        let n = self.nodes.len();
+        wait + self.links[from * n + home].arrive()
+    }
+
     fn end_quantum(&mut self, cycles: f64) {
         for s in self.nodes.iter_mut().chain(&mut self.links) {
             s.end_quantum(cycles);
@@ -146,8 +161,9 @@ mod tests {
     }
 
     /// A closed population of `n` requesters on `from`, each sending its next
-    /// line to `home` when the last arrived. Returns lines per cycle.
-    fn throughput(mem: &mut QueuedMemory, n: u32, from: usize, home: usize) -> f64 {
+    /// line to `home` when the last arrived, and sending one `back` if told.
+    /// Returns lines fetched per cycle.
+    fn throughput(mem: &mut QueuedMemory, n: u32, from: usize, home: usize, back: bool) -> f64 {
         let quantum = 20_000.0;
         let mut due = vec![0.0; n as usize];
         let (mut lines, rounds) = (0u64, 400);
@@ -156,6 +172,9 @@ mod tests {
             for t in &mut due {
                 while *t < end {
                     *t += mem.read(from, home);
+                    if back {
+                        *t += mem.write_back(from, home);
+                    }
                     lines += u64::from(round >= rounds / 2);
                 }
             }
@@ -175,14 +194,35 @@ mod tests {
 
     #[test]
     fn few_requesters_get_their_latency_and_many_get_the_bandwidth() {
-        let one = throughput(&mut memory(), 1, 0, 0);
+        let one = throughput(&mut memory(), 1, 0, 0, false);
         assert!((one * 280.0 - 1.0).abs() < 0.02, "{one}");
         let peak = 28e9 / 64.0 / 2.2e9;
-        let many = throughput(&mut memory(), 400, 0, 0);
+        let many = throughput(&mut memory(), 400, 0, 0, false);
         assert!((many / peak - 1.0).abs() < 0.03, "{many} of {peak}");
         let link = 11e9 / 64.0 / 2.2e9;
-        let many = throughput(&mut memory(), 400, 0, 1);
+        let many = throughput(&mut memory(), 400, 0, 1, false);
         assert!((many / link - 1.0).abs() < 0.03, "{many} of {link}");
+    }
+
+    #[test]
+    fn a_line_written_back_takes_time_of_its_home_and_waits_only_in_queues() {
+        let mut m = memory();
+        assert_eq!((m.write_back(0, 0), m.write_back(0, 3)), (0.0, 0.0));
+        m.end_quantum(1e4);
+        assert_eq!((m.lines_served(0), m.lines_served(3)), (1, 1));
+        m.add_interferer(1);
+        m.end_quantum(1e4);
+        let ahead = m.read(0, 1) - 580.0;
+        assert!(ahead > 100.0);
+        assert!((m.write_back(0, 1) - ahead).abs() < 1e-6);
+        // Requesters that send a line back for each that they fetch get half
+        // of a node, and of a link all of either direction.
+        let peak = 28e9 / 64.0 / 2.2e9;
+        let fetched = throughput(&mut memory(), 400, 0, 0, true);
+        assert!((fetched / peak - 0.5).abs() < 0.02, "{fetched} of {peak}");
+        let link = 11e9 / 64.0 / 2.2e9;
+        let fetched = throughput(&mut memory(), 400, 0, 1, true);
+        assert!((fetched / link - 1.0).abs() < 0.03, "{fetched} of {link}");
     }
 
     #[test]
