@@ -146,6 +146,10 @@ pub struct CacheConfig {
     pub l2: Cache,
     /// Per socket.
     pub l3: Cache,
+    /// Whether a line read from memory brings the other line of its aligned
+    /// 128 bytes into L3, as Intel's spatial prefetcher does.
+    #[serde(default)]
+    pub adjacent_line_prefetch: bool,
 }
 
 /// Memory, interconnect and coherence.

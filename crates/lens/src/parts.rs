@@ -97,6 +97,8 @@ pub trait Memory {
     fn read(&mut self, from: usize, home: usize) -> f64;
     /// The same when `home`'s L3 supplies the line.
     fn forward(&mut self, from: usize, home: usize) -> f64;
+    /// Notes the traffic of a prefetched line whose neighbour was just read.
+    fn prefetch(&mut self, from: usize, home: usize);
     /// Sends a modified line back from `from` to the memory of `home` and
     /// notes the traffic. Returns the cycles for which the line that takes its
     /// place has to wait: none of the latency, which is nobody's to wait for,

@@ -42,6 +42,8 @@ fn machine(levels: u32) -> Machine {
     // Round figures, whatever is fitted in the file.
     m.walker.turnaround = Latency::Cycles(80.0);
     m.cache.l3.latency = Latency::Cycles(60.0);
+    // Every line that is asked for is read by whoever asks.
+    m.cache.adjacent_line_prefetch = false;
     m
 }
 
