@@ -18,11 +18,14 @@ pub enum Index {
     Hashed,
 }
 
-/// A set-associative store of keys with true LRU replacement.
+/// A set-associative store of keys with true LRU replacement, or with new keys
+/// entering below the most recent place.
 #[derive(Debug, Clone)]
 pub struct TagArray {
     tags: Vec<u32>,
     ways: usize,
+    /// Recency place of a new key, 0 the most recent.
+    enter: usize,
     sets: u32,
     index: Index,
 }
@@ -79,9 +82,23 @@ impl TagArray {
         TagArray {
             tags: vec![0; sets * ways],
             ways,
+            enter: 0,
             sets: sets as u32,
             index,
         }
+    }
+
+    /// The same with new keys entering at recency place `way` (0 the most
+    /// recent) instead of in front. What is used a second time moves to the
+    /// front; what is not leaves after `ways - way` further insertions, and a
+    /// stream of keys that are never used again cannot sweep the rest out.
+    ///
+    /// # Panics
+    /// If a set has no such place.
+    pub fn entering_at(mut self, way: usize) -> Self {
+        assert!(way == 0 || way < self.ways);
+        self.enter = way;
+        self
     }
 
     /// How many keys fit.
@@ -106,6 +123,9 @@ impl TagArray {
         let Some(set) = self.tags.get_mut(base..base + self.ways) else {
             return false;
         };
+        if self.enter > 0 {
+            return touch_below(set, tag, self.enter);
+        }
         match self.ways {
             4 => touch::<4>(set, tag),
             8 => touch::<8>(set, tag),
@@ -242,6 +262,25 @@ fn touch_any(set: &mut [u32], tag: u32) -> bool {
     at.is_some()
 }
 
+/// As [`touch_any`], but a new tag enters at place `enter`, or in front of
+/// that where the set has room.
+#[inline]
+fn touch_below(set: &mut [u32], tag: u32, enter: usize) -> bool {
+    if let Some(p) = set.iter().position(|&t| t == tag) {
+        set.copy_within(0..p, 1);
+        set[0] = tag;
+        return true;
+    }
+    let room = set[..enter].iter().position(|&t| t == 0);
+    let last = set.len() - 1;
+    let at = room.unwrap_or_else(|| {
+        set.copy_within(enter..last, enter + 1);
+        enter
+    });
+    set[at] = tag;
+    false
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -282,6 +321,23 @@ mod tests {
         let hits = (0..n).filter(|_| a.access(Key::new(next()))).count();
         let rate = hits as f64 / n as f64;
         assert!((rate - 0.25).abs() < 0.01, "{rate}");
+    }
+
+    #[test]
+    fn what_is_used_again_outlives_a_stream_that_enters_below_it() {
+        let kept = |enter: usize| {
+            let mut a = TagArray::new(16, 8, Index::Modulo).entering_at(enter);
+            // Half of the capacity, twice, then a stream of new keys.
+            pass(&mut a, 0..64);
+            pass(&mut a, 0..64);
+            pass(&mut a, 1000..5000);
+            (0..64).filter(|&k| a.contains(Key::new(k))).count()
+        };
+        assert_eq!((kept(0), kept(4)), (0, 64));
+        // An empty set takes keys everywhere.
+        let mut a = TagArray::new(1, 8, Index::Modulo).entering_at(4);
+        pass(&mut a, 0..8);
+        assert!((0..8).all(|k| a.contains(Key::new(k))));
     }
 
     #[test]

@@ -96,8 +96,9 @@ pub fn run(
 pub const MIN_BASE: f64 = 1.0;
 /// Most, as a multiple of what the generator says.
 const MAX_BASE: f64 = 200.0;
-/// Widest window that a fit may assign: line-fill buffers of a core.
-pub const MAX_WINDOW: f64 = 12.0;
+/// Widest window that a fit may assign: the loads among the two hundred
+/// instructions that a core keeps in flight.
+pub const MAX_WINDOW: f64 = 24.0;
 
 /// The pace at `effort` from 0 to 3: the one scale that [`fit_pace`] moves on.
 ///

@@ -116,6 +116,7 @@ pub(crate) struct Costs {
     pub walk_overhead: f64,
     pub turnaround: f64,
     pub root: u32,
+    pub adjacent_line: bool,
     pub ad_update: f64,
     pub fault: f64,
     pub ipi: [f64; 2],
@@ -134,6 +135,7 @@ impl Costs {
             walk_overhead: at(m.walker.overhead),
             turnaround: at(m.walker.turnaround),
             root: m.page_table_levels,
+            adjacent_line: m.cache.adjacent_line_prefetch,
             ad_update: at(m.walker.ad_update),
             fault: at(m.ipi.minor_fault),
             ipi: [at(m.ipi.local), at(m.ipi.remote)],
@@ -207,8 +209,24 @@ impl<P: Parts> Fabric<P> {
                     return (self.costs.l3, Served::Shared, false);
                 }
                 let home = home();
-                (self.fetch(node, home, line), Served::Beyond, home != node)
+                let mut cycles = self.fetch(node, home, line);
+                if write {
+                    // Modified lines leave the caches at the rate at which
+                    // stores bring them in, and have the same homes.
+                    cycles += self.memory.write_back(node, home);
+                }
+                (cycles, Served::Beyond, home != node)
             }
+        }
+    }
+
+    /// Tells the host that `line`, and what a miss of it brings along, will be
+    /// looked up soon.
+    #[inline(always)]
+    pub fn hint(&self, node: usize, line: u64) {
+        self.shared[node].prefetch(Key::new(line));
+        if self.costs.adjacent_line {
+            self.shared[node].prefetch(Key::new(line ^ 1));
         }
     }
 
@@ -245,13 +263,37 @@ impl<P: Parts> Fabric<P> {
             self.stats.forwards += 1;
             return self.memory.forward(node, home);
         }
+        if self.costs.adjacent_line {
+            // Of the same page or table page, so of the same home.
+            let pair = Key::new(line.value ^ 1);
+            if !self.shared[node].access(pair) {
+                self.memory.prefetch(node, home);
+            }
+        }
         self.memory.read(node, home)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Walkers;
+    use super::*;
+    use crate::parts::Standard;
+
+    #[test]
+    fn a_line_from_memory_brings_the_other_of_its_pair() {
+        let served = |prefetch: bool| {
+            let mut m = Machine::builtin("e7-4850v3").unwrap();
+            m.cache.adjacent_line_prefetch = prefetch;
+            let mut f = Fabric::<Standard>::new(&m, 1, false);
+            let lines = [0x101, 0x100, 0x102, 0x103].map(Key::new);
+            let from_memory = lines.map(|l| f.reference(0, 0, l, false, || 0).1 == Served::Beyond);
+            f.memory.end_quantum(1e4);
+            (from_memory, f.memory.lines_served(0))
+        };
+        // Prefetched lines are not among those that were asked for.
+        assert_eq!(served(true), ([true, false, true, false], 2));
+        assert_eq!(served(false), ([true; 4], 4));
+    }
 
     #[test]
     fn a_walk_that_waits_leaves_its_walker_to_younger_ones() {

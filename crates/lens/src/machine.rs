@@ -122,6 +122,11 @@ pub struct Cache {
     pub ways: usize,
     /// Load-to-use latency of a hit, everything above included.
     pub latency: Latency,
+    /// Recency place at which a new line enters its set: 0 (the default) is
+    /// LRU; from there to `ways - 1`, caches that do not let a stream of lines
+    /// that are used once sweep out the others.
+    #[serde(default)]
+    pub insertion_way: usize,
 }
 
 impl Cache {
@@ -141,6 +146,10 @@ pub struct CacheConfig {
     pub l2: Cache,
     /// Per socket.
     pub l3: Cache,
+    /// Whether a line read from memory brings the other line of its aligned
+    /// 128 bytes into L3, as Intel's spatial prefetcher does.
+    #[serde(default)]
+    pub adjacent_line_prefetch: bool,
 }
 
 /// Memory, interconnect and coherence.
@@ -354,6 +363,12 @@ impl Machine {
             ("cache.l3", self.cache.l3, true),
         ] {
             let sets = c.sets();
+            range(
+                &format!("{key}.insertion_way"),
+                c.insertion_way as f64,
+                0.0,
+                c.ways.saturating_sub(1) as f64,
+            )?;
             if c.ways == 0 || sets == 0 || !(hashed || sets.is_power_of_two()) {
                 return Err(MachineError::Range {
                     key: key.to_owned(),

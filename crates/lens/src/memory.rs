@@ -3,15 +3,27 @@
 //!
 //! Each node's memory and each directed link is a server that needs a fixed
 //! time per line (64 bytes over its bandwidth). Simulated CPUs advance in
-//! quanta; the traffic of one quantum sets the wait of the next. Below
-//! saturation that is the wait of an M/D/1 queue. At saturation it is the wait
-//! that makes a closed population of requesters send just what the server can
-//! do: if they sent `load` times that at the latency they saw, they need
-//! `load` times the latency.
+//! quanta; the traffic of one quantum sets the wait of the next.
 //!
-//! The interferer is a closed population: it keeps a number of lines
-//! outstanding at its node whatever happens, so each other request finds them
-//! ahead of itself.
+//! A server with service time `s` at utilisation `u` makes a line wait
+//! `s u / (2 (1 - u))`, as an M/D/1 queue does. The requesters are a closed
+//! population: more wait means fewer requests. So the wait is the one at which
+//! `requests per (latency + wait)`, as just observed, brings about that
+//! utilisation. At saturation this alone decides, and the population sends
+//! what the server can do.
+//!
+//! The interferer is a closed population of its own: it keeps a number of
+//! lines outstanding at its node whatever happens, so each other request finds
+//! them ahead of itself.
+//!
+//! A modified line that leaves the caches is sent back: it needs a node's time
+//! as a read does, and the link's other direction. Nobody waits for it to
+//! arrive, but the line that takes its place waits until it has left, which is
+//! when the queue in front of it has.
+//!
+//! The line that a prefetcher reads beside another comes from the same DRAM
+//! row, which is open then: it needs the time of a streamed line, not of a
+//! random one. Nobody waits for it; what it costs is throughput.
 
 use crate::machine::Machine;
 use crate::parts::Memory;
@@ -25,6 +37,8 @@ struct Server {
     /// Lines of others that are always ahead in the queue.
     standing: f64,
     arrivals: u64,
+    /// Service times of lines of this quantum that nobody waits for.
+    extra: f64,
     wait: f64,
     /// Lines served since the start, for reports.
     lines: u64,
@@ -46,15 +60,23 @@ impl Server {
     }
 
     fn end_quantum(&mut self, cycles: f64) {
-        let load = self.arrivals as f64 * self.service / cycles;
+        let load = (self.arrivals as f64 + self.extra) * self.service / cycles;
         self.lines += self.arrivals;
         self.arrivals = 0;
-        let calm = load.min(0.95);
-        let queue = self.service * calm / (2.0 * (1.0 - calm));
+        self.extra = 0.0;
         let hog = self.standing * self.service;
-        let saturated = (self.nominal + self.wait) * load - self.nominal;
+        let settled = hog + self.queue(load * (self.nominal + self.wait), self.nominal + hog);
         // Half of the step, for those who also wait for other things.
-        self.wait += 0.5 * ((queue + hog).max(saturated) - self.wait);
+        self.wait += 0.5 * (settled - self.wait);
+    }
+
+    /// The wait `w` of an M/D/1 queue whose utilisation is
+    /// `pressure / (latency + w)`: the positive root of
+    /// `w = service u / (2 (1 - u))`, a quadratic equation once multiplied out.
+    fn queue(&self, pressure: f64, latency: f64) -> f64 {
+        let slack = latency - pressure;
+        let half = self.service * pressure / 2.0;
+        (-slack + (slack * slack + 4.0 * half).sqrt()) / 2.0
     }
 }
 
@@ -67,6 +89,8 @@ pub struct QueuedMemory {
     remote: f64,
     remote_cache: f64,
     hog: f64,
+    /// Service times that a line takes whose row is open already.
+    same_row: f64,
 }
 
 impl QueuedMemory {
@@ -85,6 +109,7 @@ impl QueuedMemory {
             remote,
             remote_cache: m.memory.remote_cache.at(m.clock).0,
             hog: m.interferer.outstanding,
+            same_row: m.memory.random_efficiency,
         }
     }
 
@@ -111,6 +136,25 @@ impl Memory for QueuedMemory {
         self.remote_cache + self.links[home * n + from].arrive()
     }
 
+    #[inline(always)]
+    fn prefetch(&mut self, from: usize, home: usize) {
+        self.nodes[home].extra += self.same_row;
+        if from != home {
+            let n = self.nodes.len();
+            self.links[home * n + from].extra += 1.0;
+        }
+    }
+
+    #[inline(always)]
+    fn write_back(&mut self, from: usize, home: usize) -> f64 {
+        let wait = self.nodes[home].arrive();
+        if from == home {
+            return wait;
+        }
+        let n = self.nodes.len();
+        wait + self.links[from * n + home].arrive()
+    }
+
     fn end_quantum(&mut self, cycles: f64) {
         for s in self.nodes.iter_mut().chain(&mut self.links) {
             s.end_quantum(cycles);
@@ -135,9 +179,18 @@ mod tests {
         QueuedMemory::new(&m)
     }
 
+    type With = fn(&mut QueuedMemory, usize, usize) -> f64;
+    const ALONE: With = |_, _, _| 0.0;
+    const WRITE_BACK: With = |m, from, home| m.write_back(from, home);
+    const PREFETCH: With = |m, from, home| {
+        m.prefetch(from, home);
+        0.0
+    };
+
     /// A closed population of `n` requesters on `from`, each sending its next
-    /// line to `home` when the last arrived. Returns lines per cycle.
-    fn throughput(mem: &mut QueuedMemory, n: u32, from: usize, home: usize) -> f64 {
+    /// line to `home` when the last arrived, `with` something else for
+    /// each. Returns lines fetched per cycle.
+    fn throughput(mem: &mut QueuedMemory, n: u32, from: usize, home: usize, with: With) -> f64 {
         let quantum = 20_000.0;
         let mut due = vec![0.0; n as usize];
         let (mut lines, rounds) = (0u64, 400);
@@ -146,6 +199,7 @@ mod tests {
             for t in &mut due {
                 while *t < end {
                     *t += mem.read(from, home);
+                    *t += with(mem, from, home);
                     lines += u64::from(round >= rounds / 2);
                 }
             }
@@ -165,14 +219,49 @@ mod tests {
 
     #[test]
     fn few_requesters_get_their_latency_and_many_get_the_bandwidth() {
-        let one = throughput(&mut memory(), 1, 0, 0);
+        let one = throughput(&mut memory(), 1, 0, 0, ALONE);
         assert!((one * 280.0 - 1.0).abs() < 0.02, "{one}");
         let peak = 28e9 / 64.0 / 2.2e9;
-        let many = throughput(&mut memory(), 400, 0, 0);
+        let many = throughput(&mut memory(), 400, 0, 0, ALONE);
         assert!((many / peak - 1.0).abs() < 0.03, "{many} of {peak}");
         let link = 11e9 / 64.0 / 2.2e9;
-        let many = throughput(&mut memory(), 400, 0, 1);
+        let many = throughput(&mut memory(), 400, 0, 1, ALONE);
         assert!((many / link - 1.0).abs() < 0.03, "{many} of {link}");
+    }
+
+    #[test]
+    fn a_line_written_back_takes_time_of_its_home_and_waits_only_in_queues() {
+        let mut m = memory();
+        assert_eq!((m.write_back(0, 0), m.write_back(0, 3)), (0.0, 0.0));
+        m.end_quantum(1e4);
+        assert_eq!((m.lines_served(0), m.lines_served(3)), (1, 1));
+        m.add_interferer(1);
+        m.end_quantum(1e4);
+        let ahead = m.read(0, 1) - 580.0;
+        assert!(ahead > 100.0);
+        assert!((m.write_back(0, 1) - ahead).abs() < 1e-6);
+        // Requesters that send a line back for each that they fetch get half
+        // of a node, and of a link all of either direction.
+        let peak = 28e9 / 64.0 / 2.2e9;
+        let fetched = throughput(&mut memory(), 400, 0, 0, WRITE_BACK);
+        assert!((fetched / peak - 0.5).abs() < 0.02, "{fetched} of {peak}");
+        let link = 11e9 / 64.0 / 2.2e9;
+        let fetched = throughput(&mut memory(), 400, 0, 1, WRITE_BACK);
+        assert!((fetched / link - 1.0).abs() < 0.03, "{fetched} of {link}");
+    }
+
+    #[test]
+    fn a_prefetched_line_takes_streaming_time_of_its_node_and_a_line_of_its_link() {
+        let mut m = Machine::builtin("e7-4850v3").unwrap();
+        m.memory.random_efficiency = 0.5;
+        let mut random = QueuedMemory::new(&m);
+        let peak = 28e9 / 64.0 / 2.2e9;
+        // One random line takes two streamed lines' time, the other one.
+        let fetched = throughput(&mut random, 800, 0, 0, PREFETCH);
+        assert!((fetched / peak * 3.0 - 1.0).abs() < 0.03, "{fetched}");
+        let link = 11e9 / 64.0 / 2.2e9;
+        let fetched = throughput(&mut QueuedMemory::new(&m), 400, 0, 1, PREFETCH);
+        assert!((fetched / link * 2.0 - 1.0).abs() < 0.03, "{fetched}");
     }
 
     #[test]

@@ -97,6 +97,13 @@ pub trait Memory {
     fn read(&mut self, from: usize, home: usize) -> f64;
     /// The same when `home`'s L3 supplies the line.
     fn forward(&mut self, from: usize, home: usize) -> f64;
+    /// Notes the traffic of a prefetched line whose neighbour was just read.
+    fn prefetch(&mut self, from: usize, home: usize);
+    /// Sends a modified line back from `from` to the memory of `home` and
+    /// notes the traffic. Returns the cycles for which the line that takes its
+    /// place has to wait: none of the latency, which is nobody's to wait for,
+    /// but the queue in front of it.
+    fn write_back(&mut self, from: usize, home: usize) -> f64;
     /// Ends a quantum of `cycles`: waiting times follow the traffic noted.
     fn end_quantum(&mut self, cycles: f64);
     /// Puts a bandwidth hog on `node`.
@@ -257,7 +264,7 @@ pub struct L1L2 {
 }
 
 fn lines(c: Cache, index: Index) -> TagArray {
-    TagArray::new(c.sets(), c.ways, index)
+    TagArray::new(c.sets(), c.ways, index).entering_at(c.insertion_way)
 }
 
 impl PrivateCache for L1L2 {

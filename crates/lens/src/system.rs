@@ -14,7 +14,7 @@ use crate::fabric::{Fabric, Served};
 use crate::kernelside::{LazyFill, LeafBits};
 use crate::layout::{Dim, Layout, TableHome};
 use crate::machine::Machine;
-use crate::parts::{Memory, NestedTlb, Parts, SharedCache, Tlb, TlbHit, WalkCache};
+use crate::parts::{Memory, NestedTlb, Parts, Tlb, TlbHit, WalkCache};
 use crate::stats::Stats;
 use crate::units::PageSize;
 
@@ -347,9 +347,9 @@ impl<P: Parts> System<P> {
 
     #[inline(always)]
     fn prefetch(&self, node: usize, va: u64) {
-        self.fabric.shared[node].prefetch(Key::new(va >> 6));
+        self.fabric.hint(node, va >> 6);
         if !self.fabric.multi_node {
-            self.fabric.shared[node].prefetch(Key::new((va >> 15) ^ self.salts[0][1]));
+            self.fabric.hint(node, (va >> 15) ^ self.salts[0][1]);
         }
     }
 

@@ -21,6 +21,7 @@ struct Uniform {
     start: u64,
     bytes: u64,
     dependent: bool,
+    write: bool,
 }
 impl Source for Uniform {
     fn fill(&mut self, out: &mut Vec<Access>) {
@@ -28,7 +29,7 @@ impl Source for Uniform {
         let va = self.start + self.x % self.bytes / 64 * 64;
         out.push(Access {
             va,
-            write: false,
+            write: self.write,
             dependent: self.dependent,
             work: 1,
         });
@@ -41,6 +42,8 @@ fn machine(levels: u32) -> Machine {
     // Round figures, whatever is fitted in the file.
     m.walker.turnaround = Latency::Cycles(80.0);
     m.cache.l3.latency = Latency::Cycles(60.0);
+    // Every line that is asked for is read by whoever asks.
+    m.cache.adjacent_line_prefetch = false;
     m
 }
 
@@ -198,6 +201,7 @@ fn uniform(dependent: bool, pace: Pace, p: Policies) -> Stats {
         start,
         bytes: 64 << 30,
         dependent,
+        write: false,
     };
     let mut s = System::<Standard>::new(&m, l, pace, &[0], vec![Box::new(source)]);
     s.run(300_000);
@@ -232,6 +236,39 @@ fn a_chain_pays_walk_data_and_base_in_full() {
         "{} of {want}",
         s.cycles
     );
+}
+
+#[test]
+fn behind_an_interferer_a_store_waits_twice_and_a_load_once() {
+    let m = machine(4);
+    let per_line = m.memory.bandwidth.cycles_per_line(m.clock).0 / m.memory.random_efficiency;
+    let ahead = m.interferer.outstanding * per_line;
+    for (write, want) in [(false, ahead), (true, 2.0 * ahead)] {
+        let huge = Policies {
+            huge: HugePolicy::Gigantic,
+            ..policies(0, 0)
+        };
+        let run = |hog: bool| {
+            let l = layout(huge);
+            let source = Uniform {
+                x: 1,
+                start: l.start(0),
+                bytes: 64 << 30,
+                dependent: true,
+                write,
+            };
+            let mut s = System::<Standard>::new(&m, l, PACE, &[0], vec![Box::new(source)]);
+            if hog {
+                s.add_interferer(0);
+            }
+            s.run(600_000);
+            s.run(100_000)
+        };
+        // Only what the data waits for: tables hardly leave the caches.
+        let waited = |s: &Stats| s.data_stall / s.data_mem[0] as f64;
+        let got = waited(&run(true)) - waited(&run(false));
+        assert!((got / want - 1.0).abs() < 0.03, "{got} of {want}, {write}");
+    }
 }
 
 #[test]
