@@ -15,9 +15,9 @@ cd "$ROOT"
 # The longest VM comes first.
 stages=(format clippy shellcheck rust library checkpatch kernel
 	kernel-debug kernel-stock selftests-build module lab vm-debug
-	vm-isolated vm-release vm-lazy mm vm-domains kunit soak)
+	vm-isolated vm-release vm-lazy mm vm-domains kunit)
 # Run when they are named.
-on_demand=(vm-memory vm-plugin)
+on_demand=(vm-memory soak vm-plugin)
 # Stages that are a VM in which mostly one program runs at a time. Two of them run
 # side by side if there are CPUs for it.
 side_by_side=(vm-debug vm-isolated vm-release vm-lazy vm-domains vm-memory mm kunit)
