@@ -43,9 +43,11 @@ static int resolve(struct handler *h, struct uffd_msg *msg)
 		struct uffdio_continue cont = {
 			.range = { (unsigned long)at, h->page },
 		};
-		int ret = ioctl(h->fd, UFFDIO_CONTINUE, &cont);
+		int ret;
 
+		/* Before whoever waits for the page goes on and looks. */
 		h->minor_faults++;
+		ret = ioctl(h->fd, UFFDIO_CONTINUE, &cont);
 		if (ret && errno == EEXIST)
 			ret = ioctl(h->fd, UFFDIO_WAKE, &cont.range);
 		return ret;
