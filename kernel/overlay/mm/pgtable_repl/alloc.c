@@ -214,7 +214,8 @@ struct page *pgtable_repl_alloc_page(struct mm_struct *mm, unsigned int domain,
 	int nid = pgtable_repl_domain_node(domain);
 	struct page *page = NULL;
 
-	if (repl_at_limit(repl))
+	/* A fault from before a change of domains may take one for a node. */
+	if (!node_online(nid) || repl_at_limit(repl))
 		return NULL;
 	if (!pgtable_repl_group_room(mm, 0, 1 << order)) {
 		pgtable_repl_lacks(repl, nid);

@@ -80,7 +80,9 @@ EXPORT_SYMBOL_GPL(pgtable_repl_nr_domains);
  */
 int pgtable_repl_domain_node(unsigned int domain)
 {
-	return pgtable_repl_finer ? repl_domains.node[domain] : domain;
+	/* The bound is for faults that began when domains were nodes. */
+	return pgtable_repl_finer && domain < REPL_DOMAINS_MAX ?
+	       repl_domains.node[domain] : domain;
 }
 EXPORT_SYMBOL_GPL(pgtable_repl_domain_node);
 
