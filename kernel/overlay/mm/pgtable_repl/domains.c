@@ -348,10 +348,16 @@ static int repl_new_parse(struct repl_new *new, char *text)
 	return 0;
 }
 
+/* Unlocked: looked at again under the lock. */
+static bool repl_wants_trees(struct pgtable_repl *repl)
+{
+	return !nodes_empty(repl->policy.nodes);
+}
+
+/* Not by the policy: one that is being switched off may still have its trees. */
 static bool repl_has_trees(struct pgtable_repl *repl)
 {
-	/* Unlocked: looked at again under the lock. */
-	return !nodes_empty(repl->policy.nodes);
+	return repl_wants_trees(repl) || pgtable_repl_pages(repl);
 }
 
 static void repl_take_down(struct mm_struct *mm)
@@ -436,7 +442,7 @@ static int repl_change(struct repl_new *new)
 	down_write(&repl_domains_sem);
 	repl_changing = false;
 	up_write(&repl_domains_sem);
-	pgtable_repl_for_each(repl_has_trees, repl_build_anew);
+	pgtable_repl_for_each(repl_wants_trees, repl_build_anew);
 	return err;
 }
 
