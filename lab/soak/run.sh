@@ -144,10 +144,13 @@ lane() {
 				--no-rand-seed >"$dir/stress.$2.log" 2>&1 || status=$?
 			cat "$dir/stress.$2.log" >>$dir/stress-ng.log
 			echo "$name $status" >>$dir/stressors
-			case $status in
-			0) ;;
+			case "$name $status" in
+			*' 0') ;;
 			# Not to be had on this machine, or for want of a resource.
-			3 | 4) ;;
+			*' '[34]) ;;
+			# "Metrics untrustworthy": its processes count in one word
+			# without a lock, and are killed at the end while they do.
+			'tlb-shootdown 7') ;;
 			*) { echo "stress-ng $name: status $status"; cat "$dir/stress.$2.log"; } >>$dir/stress-failures ;;
 			esac
 		done
@@ -269,8 +272,12 @@ for group in "${groups[@]}"; do
 	group_refused=$((group_refused + $(awk '/^refused/ { print $2 }' "$group/memory.pgtable_repl.stat")))
 	rmdir "$group" || fail "somebody is left in ${group##*/}"
 done
-# Freed after a grace period; for what takes longer, somebody holds an mm.
+# Freed after a grace period; for what takes longer, somebody holds an mm. An
+# idle CPU does, with its roots, until a program runs there.
 for _ in $(seq 120); do
+	for cpu in $(seq 0 $(($(nproc) - 1))); do
+		taskset -c "$cpu" true
+	done
 	left=$(counter nr_pgtable_repl_pages)
 	[ "$left" = "$before" ] && break
 	sleep 0.5
