@@ -48,7 +48,7 @@ finish() {
 	if [ "$f" != 0 ]; then
 		say "FAIL  $name ($seconds s): $p passed, $f failed, $s skipped; from $logs/$name.log:"
 		{
-			grep -E -A 2 "$failure_lines" "$logs/$name.log" | head -n 40 || true
+			grep -E -B 4 -A 2 "$failure_lines" "$logs/$name.log" | head -n 40 || true
 			echo ...
 			tail -n 20 "$logs/$name.log"
 		} | sed 's/^/    /' >&2
