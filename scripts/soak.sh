@@ -44,16 +44,16 @@ javac -d "$logs/classes" lab/soak/Soak.java
 
 failed=0
 for kernel in "${kernels[@]}"; do
-	say "soak: $seconds s on the kernel '$kernel', $kind, log in $logs/$kernel.log"
+	say "soak: $seconds s on the kernel '$kernel', $kind, log in $logs/$kernel-$kind.log"
 	append=()
 	[ "$kernel" != debug ] || append=(--append "kmemleak=on page_owner=on")
 	status=0
 	# Set-up, and waiting for the last programs, under emulation on a busy
 	# host: a hang detector, nothing else.
-	"$spindle" lab run --kernel "$kernel" --log "$logs/$kernel.console" --timeout $((seconds * 3 + 3600)) \
+	"$spindle" lab run --kernel "$kernel" --log "$logs/$kernel-$kind.console" --timeout $((seconds * 3 + 3600)) \
 		"${append[@]}" -- "$ROOT/lab/soak/run.sh" "$seconds" "$logs/classes" \
 		"$BUILD/selftests/pgtable_repl/race" "$kind" |
-		tee "$logs/$kernel.log" || status=$?
+		tee "$logs/$kernel-$kind.log" || status=$?
 	[ "$status" = 0 ] || {
 		say "soak: FAILED on the kernel '$kernel', status $status"
 		failed=1
