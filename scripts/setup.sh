@@ -33,8 +33,7 @@ if [ "$LINUX_SOURCE" != /usr/src/linux-source-6.12.tar.xz ] || [ -f "$LINUX_SOUR
 fi
 
 missing=()
-for package in "${want[@]}"; do
-	[ -n "$package" ] || continue
+for package in $(printf '%s\n' "${want[@]}" | sort -u); do
 	status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
 	[ "$status" = installed ] || missing+=("$package")
 done
