@@ -166,7 +166,9 @@ TEST_F(ops, folios_of_several_pages)
 TEST_F(ops, pages_of_a_gib)
 {
 	long before = repl_read_long(GIB "nr_hugepages");
+	pid_t pids[40];
 	char *mem;
+	int i;
 
 	/* Seldom to be had later than at boot: hugepagesz=1G hugepages=1. */
 	if (repl_read_long(GIB "free_hugepages") < 1)
@@ -185,6 +187,28 @@ TEST_F(ops, pages_of_a_gib)
 	EXPECT_EQ(0, mprotect(mem, GB, RW));
 	repl_fill(mem, LEN, 8);
 	EXPECT_DATA(mem, LEN, 8);
+	/*
+	 * The entry is copied and write-protected; the page is not, afterwards.
+	 * What the child's tables were before, roots of others as a rule, does
+	 * not matter.
+	 */
+	for (i = 0; i < (int)ARRAY_SIZE(pids); i++) {
+		bool look = i % 4 == 3;
+
+		pids[i] = fork();
+		EXPECT_LE(0, pids[i]);
+		if (!pids[i])
+			_exit(look && (repl_verify_alone(mem, LEN, 8) ||
+				       repl_verify_alone(mem + GB - LEN, LEN, 7)));
+		if (look) {
+			EXPECT_EQ(0, repl_wait(pids[i - 3]));
+			EXPECT_EQ(0, repl_wait(pids[i - 2]));
+			EXPECT_EQ(0, repl_wait(pids[i - 1]));
+			EXPECT_EQ(0, repl_wait(pids[i]));
+		}
+	}
+	repl_fill(mem, LEN, 9);
+	EXPECT_DATA(mem, LEN, 9);
 	EXPECT_EQ(0, munmap(mem, GB));
 	EXPECT_EQ(0, repl_write_long(GIB "nr_hugepages", before));
 }
