@@ -15,9 +15,9 @@ cd "$ROOT"
 # The longest VM comes first.
 stages=(format clippy shellcheck rust library checkpatch kernel
 	kernel-debug kernel-stock selftests-build module lab vm-debug
-	vm-isolated vm-release vm-lazy soak mm vm-domains kunit)
+	vm-isolated vm-release vm-lazy soak mm vm-domains vm-memory kunit)
 # Run when they are named.
-on_demand=(vm-memory vm-plugin)
+on_demand=(vm-plugin)
 # Stages that are a VM in which mostly one program runs at a time. Two of them run
 # side by side if there are CPUs for it.
 side_by_side=(vm-debug vm-isolated vm-release vm-lazy vm-domains vm-memory soak mm kunit)
@@ -176,12 +176,15 @@ stage_vm-domains() {
 		-t pgtable_repl:lazy -t pgtable_repl:stale -t pgtable_repl:ops_map -t pgtable_repl:fresh
 }
 
-# What needs another machine: persistent memory on node 2, and a node 3 whose
-# memory comes and goes.
+# What needs another machine: a page of a GiB on node 0, persistent memory on
+# node 2, and a node 3 whose memory comes and goes. RAM goes on at 4 GiB after
+# the first 2 GiB, so node 2 is from 7 GiB on.
 stage_vm-memory() {
-	selftests_in_vm vm-memory ours 900 --append 'memmap=320M!0x120000000' \
-		--node cpus=2,memory=1G --node cpus=2,memory=1G --node cpus=2,memory=1G \
-		--node cpus=2 --dimm 3=256M -- -t pgtable_repl:ops_pmem -t pgtable_repl:node_offline
+	selftests_in_vm vm-memory ours 900 --append 'memmap=320M!0x1e0000000' \
+		--append hugepagesz=1G --append hugepages=1 \
+		--node cpus=2,memory=4G --node cpus=2,memory=1G --node cpus=2,memory=1G \
+		--node cpus=2 --dimm 3=256M -- \
+		-t pgtable_repl:ops_pmem -t pgtable_repl:node_offline -t pgtable_repl:ops_rare
 }
 
 # Roots of two pages, tables of five levels, every process replicated.
