@@ -66,7 +66,6 @@ in_group() {
 numbers() { awk -v names="$*" 'BEGIN { split(names, n, " "); for (i in n) want[n[i]] }
 	$1 in want { printf "%s%s %d", sep, $1, $2; sep = ", " }' /proc/vmstat; }
 
-before=$(counter nr_pgtable_repl_pages)
 # What is started from here on inherits it.
 echo "$kind" >/proc/$$/pgtable_repl || exit
 
@@ -279,10 +278,10 @@ for _ in $(seq 120); do
 		taskset -c "$cpu" true
 	done
 	left=$(counter nr_pgtable_repl_pages)
-	[ "$left" = "$before" ] && break
+	[ "$left" = 0 ] && break
 	sleep 0.5
 done
-[ "$left" = "$before" ] || fail "$left pages of copies are left, $before before"
+[ "$left" = 0 ] || fail "$left pages of copies are left"
 made=$(counter pgtable_repl_alloc) freed=$(counter pgtable_repl_free)
 [ "$made" = "$freed" ] || fail "$made copies were made and $freed freed"
 
