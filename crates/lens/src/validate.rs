@@ -19,6 +19,8 @@ pub struct Row {
     pub dataset: String,
     /// Whether it counts as virtual (vMitosis) or native.
     pub virtualised: bool,
+    /// Whether it ran over all sockets.
+    pub wide: bool,
     /// Workload.
     pub workload: String,
     /// Configuration.
@@ -198,6 +200,7 @@ pub fn rows(data: &Dataset, predicted: &[Option<(f64, f64)>]) -> Vec<Row> {
         out.push(Row {
             dataset: data.name.clone(),
             virtualised: data.virtualised,
+            wide: r.setup.scenario.is_wide(),
             workload: r.workload.clone(),
             config: r.setup.name.clone(),
             baseline: r.setup.baseline,
@@ -297,6 +300,7 @@ mod tests {
         Row {
             dataset: "d".into(),
             virtualised: false,
+            wide: false,
             workload: "w".into(),
             config: config.into(),
             baseline: "LP-LD",

@@ -192,6 +192,7 @@ mod tests {
         let row = |w: &str, c: &str| Row {
             dataset: "d".into(),
             virtualised: false,
+            wide: false,
             workload: w.into(),
             config: c.into(),
             baseline: "LP-LD",

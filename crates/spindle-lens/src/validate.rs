@@ -270,11 +270,19 @@ fn summary(all: &[Row]) -> bool {
             if ok { "met" } else { "missed" }
         );
     }
+    println!("  by file:");
     let mut files: Vec<&str> = all.iter().map(|r| r.dataset.as_str()).collect();
     files.dedup();
     for d in files {
-        let s = summarise(all.iter().filter(|r| r.dataset == d));
-        print_part(d, "", &s);
+        let of_file = || all.iter().filter(|r| r.dataset == d);
+        print_part(d, "", &summarise(of_file()));
+        let parts = [("one socket", false), ("all sockets", true)]
+            .map(|(title, wide)| (title, summarise(of_file().filter(|r| r.wide == wide))));
+        if parts.iter().all(|(_, s)| s.rows > 0) {
+            for (title, s) in &parts {
+                print_part("", title, s);
+            }
+        }
     }
     println!("  by workload:");
     let mut names: Vec<(&str, &str)> = all
@@ -304,10 +312,10 @@ fn summary(all: &[Row]) -> bool {
     met
 }
 
-fn print_part(dataset: &str, workload: &str, s: &Summary) {
+fn print_part(dataset: &str, part: &str, s: &Summary) {
     if s.rows > 0 {
         println!(
-            "    {dataset:<24} {workload:<10} {:>3} rows, median {:>5.1}%, 90th {:>5.1}%, {} of {} pairs wrong",
+            "    {dataset:<24} {part:<11} {:>3} rows, median {:>5.1}%, 90th {:>5.1}%, {} of {} pairs wrong",
             s.rows,
             100.0 * s.median,
             100.0 * s.p90,
