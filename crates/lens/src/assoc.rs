@@ -7,27 +7,71 @@
 //! the key: two keys of one set collide with probability 2^-32 per resident
 //! line, which is the price for half the memory traffic.
 
+use std::marker::PhantomData;
+
 /// How a key picks its set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Index {
-    /// Low bits of the key, as private caches and TLBs do. The number of sets
-    /// must be a power of two.
-    Modulo,
-    /// A hash of the key over any number of sets, as sliced last-level caches
-    /// do.
-    Hashed,
+pub trait Index {
+    /// What [`Index::set`] needs to know of `sets`, which is not 0.
+    fn scale(sets: u32) -> u32;
+    /// The set of `key`.
+    fn set(key: Key, scale: u32) -> usize;
+}
+
+/// Low bits of the key, as private caches and TLBs do. The number of sets
+/// must be a power of two.
+#[derive(Debug, Clone, Copy)]
+pub struct LowBits;
+
+impl Index for LowBits {
+    fn scale(sets: u32) -> u32 {
+        assert!(sets.is_power_of_two());
+        sets - 1
+    }
+    #[inline(always)]
+    fn set(key: Key, scale: u32) -> usize {
+        (key.value as u32 & scale) as usize
+    }
+}
+
+/// A hash of the key over any number of sets, as sliced last-level caches do.
+#[derive(Debug, Clone, Copy)]
+pub struct Hashed;
+
+impl Index for Hashed {
+    fn scale(sets: u32) -> u32 {
+        sets
+    }
+    #[inline(always)]
+    fn set(key: Key, scale: u32) -> usize {
+        ((u64::from(key.spread) * u64::from(scale)) >> 32) as usize
+    }
 }
 
 /// A set-associative store of keys with true LRU replacement, or with new keys
 /// entering below the most recent place.
+///
+/// Any number of ways works. Lookups are in line for plain LRU and `WAYS`
+/// ways (for up to `WAYS`, if that is 4 or 8), and cost a call otherwise.
 #[derive(Debug, Clone)]
-pub struct TagArray {
-    tags: Vec<u32>,
+pub struct TagArray<I, const WAYS: usize> {
+    /// The sets of a store of that shape.
+    inline: Box<[[u32; WAYS]]>,
+    /// All ones for each way of these sets that is in use, 0 for the rest.
+    live: [u32; WAYS],
+    /// Sets as [`Index::set`] wants them.
+    scale: u32,
+    /// The sets of any other store.
+    other: Other,
+    index: PhantomData<I>,
+}
+
+/// Sets of a number of ways that is known only at run time.
+#[derive(Debug, Clone)]
+struct Other {
+    tags: Box<[u32]>,
     ways: usize,
     /// Recency place of a new key, 0 the most recent.
     enter: usize,
-    sets: u32,
-    index: Index,
 }
 
 /// A 64-bit mix (the finaliser of MurmurHash3).
@@ -46,135 +90,110 @@ pub fn mix(key: u64) -> u64 {
 pub struct Key {
     /// The key itself: a line number, a page number, an entry number.
     pub value: u64,
-    hash: u64,
+    /// High half of the hash.
+    spread: u32,
+    /// Low half of the hash; 0, which marks an empty way, counts as 1.
+    tag: u32,
 }
 
 impl Key {
     /// Hashes `value`.
     #[inline(always)]
     pub fn new(value: u64) -> Self {
+        let hash = mix(value);
         Key {
             value,
-            hash: mix(value),
+            spread: (hash >> 32) as u32,
+            tag: (hash as u32).max(1),
         }
-    }
-    #[inline(always)]
-    fn tag(self) -> u32 {
-        // 0 marks an empty way.
-        (self.hash as u32).max(1)
     }
 }
 
-impl TagArray {
+impl<I: Index, const WAYS: usize> TagArray<I, WAYS> {
     /// A store of `sets * ways` keys. With `sets` or `ways` 0 it holds nothing
     /// and always misses.
     ///
     /// # Panics
-    /// If `index` is [`Index::Modulo`] and `sets` is neither 0 nor a power of
-    /// two; machine files are checked before they get here.
-    pub fn new(sets: usize, ways: usize, index: Index) -> Self {
+    /// If `I` is [`LowBits`] and `sets` is neither 0 nor a power of two;
+    /// machine files are checked before they get here.
+    pub fn new(sets: usize, ways: usize) -> Self {
+        Self::with_entry(sets, ways, 0)
+    }
+
+    /// The same with new keys entering at recency place `enter` (0 the most
+    /// recent) instead of in front. What is used a second time moves to the
+    /// front; what is not leaves after `ways - enter` further insertions, and a
+    /// stream of keys that are never used again cannot sweep the rest out.
+    ///
+    /// # Panics
+    /// If a set has no such place, and as [`TagArray::new`] does.
+    pub fn with_entry(sets: usize, ways: usize, enter: usize) -> Self {
+        assert!(enter == 0 || enter < ways);
         let (sets, ways) = if sets == 0 || ways == 0 {
             (0, 0)
         } else {
             (sets, ways)
         };
-        assert!(index == Index::Hashed || sets == 0 || sets.is_power_of_two());
+        let fits = ways == WAYS || (WAYS <= 8 && ways <= WAYS);
+        let (inline, other) = if enter == 0 && fits {
+            (sets, 0)
+        } else {
+            (0, sets)
+        };
         TagArray {
-            tags: vec![0; sets * ways],
-            ways,
-            enter: 0,
-            sets: sets as u32,
-            index,
+            inline: vec![[0; WAYS]; inline].into(),
+            live: std::array::from_fn(|way| if way < ways { u32::MAX } else { 0 }),
+            scale: if sets == 0 { 0 } else { I::scale(sets as u32) },
+            other: Other {
+                tags: vec![0; other * ways].into(),
+                ways,
+                enter,
+            },
+            index: PhantomData,
         }
-    }
-
-    /// The same with new keys entering at recency place `way` (0 the most
-    /// recent) instead of in front. What is used a second time moves to the
-    /// front; what is not leaves after `ways - way` further insertions, and a
-    /// stream of keys that are never used again cannot sweep the rest out.
-    ///
-    /// # Panics
-    /// If a set has no such place.
-    pub fn entering_at(mut self, way: usize) -> Self {
-        assert!(way == 0 || way < self.ways);
-        self.enter = way;
-        self
     }
 
     /// How many keys fit.
     pub fn capacity(&self) -> usize {
-        self.tags.len()
-    }
-
-    #[inline(always)]
-    fn base(&self, key: Key) -> usize {
-        let set = match self.index {
-            Index::Modulo => (key.value as u32) & (self.sets.wrapping_sub(1)),
-            Index::Hashed => (((key.hash >> 32) * self.sets as u64) >> 32) as u32,
-        };
-        set as usize * self.ways
+        self.inline.len() * self.other.ways + self.other.tags.len()
     }
 
     /// Looks `key` up, makes it the most recent, and inserts it in place of
     /// the least recent if it was absent. True on a hit.
     #[inline(always)]
     pub fn access(&mut self, key: Key) -> bool {
-        let (base, tag) = (self.base(key), key.tag());
-        let Some(set) = self.tags.get_mut(base..base + self.ways) else {
-            return false;
-        };
-        if self.enter > 0 {
-            return touch_below(set, tag, self.enter);
-        }
-        match self.ways {
-            4 => touch::<4>(set, tag),
-            8 => touch::<8>(set, tag),
-            12 => touch::<12>(set, tag),
-            16 => touch::<16>(set, tag),
-            20 => touch::<20>(set, tag),
-            0 => false,
-            _ => touch_any(set, tag),
+        let set = I::set(key, self.scale);
+        match self.inline.get_mut(set) {
+            Some(tags) => touch(tags, key.tag, &self.live),
+            None => self.other.access(set, key.tag),
         }
     }
 
-    /// Looks `key` up and makes it the most recent if present; never inserts.
-    #[inline(always)]
-    pub fn probe(&mut self, key: Key) -> bool {
-        let (base, tag) = (self.base(key), key.tag());
-        let Some(set) = self.tags.get_mut(base..base + self.ways) else {
-            return false;
-        };
-        if set.first() == Some(&tag) {
-            return true;
+    fn set(&self, key: Key) -> &[u32] {
+        let set = I::set(key, self.scale);
+        match self.inline.get(set) {
+            Some(tags) => tags,
+            None => self.other.set(set),
         }
-        let at = if let Ok(four) = <&[u32; 4]>::try_from(&*set) {
-            let found = matches(four, tag);
-            (found != 0).then(|| found.trailing_zeros() as usize)
-        } else {
-            set.iter().position(|&t| t == tag)
-        };
-        if let Some(p) = at {
-            set.copy_within(0..p, 1);
-            set[0] = tag;
-        }
-        at.is_some()
     }
 
     /// Whether `key` is present; recency is left alone.
     #[inline]
     pub fn contains(&self, key: Key) -> bool {
-        let base = self.base(key);
-        self.tags[base..base + self.ways].contains(&key.tag())
+        self.set(key).contains(&key.tag)
     }
 
     /// Drops `key`. True if it was present.
     pub fn invalidate(&mut self, key: Key) -> bool {
-        let (base, ways) = (self.base(key), self.ways);
-        let set = &mut self.tags[base..base + ways];
-        match set.iter().position(|&t| t == key.tag()) {
+        let set = I::set(key, self.scale);
+        let tags = match self.inline.get_mut(set) {
+            Some(tags) => tags,
+            None => self.other.set_mut(set),
+        };
+        match tags.iter().position(|&t| t == key.tag) {
             Some(p) => {
-                set.copy_within(p + 1.., p);
-                set[ways - 1] = 0;
+                tags.copy_within(p + 1.., p);
+                tags[tags.len() - 1] = 0;
                 true
             }
             None => false,
@@ -183,75 +202,233 @@ impl TagArray {
 
     /// Drops everything.
     pub fn clear(&mut self) {
-        self.tags.fill(0);
+        self.inline.fill([0; WAYS]);
+        self.other.tags.fill(0);
     }
 
     /// Asks the host to load the set of `key` ahead of its use.
     #[inline(always)]
     pub fn prefetch(&self, key: Key) {
-        let base = self.base(key);
+        let set = I::set(key, self.scale);
+        let tags = match self.inline.get(set) {
+            Some(tags) => tags.as_ptr(),
+            None => self.other.set(set).as_ptr(),
+        };
         #[cfg(target_arch = "x86_64")]
-        if let Some(tag) = self.tags.get(base) {
+        {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let p = (tag as *const u32).cast::<i8>();
+            let p = tags.cast::<i8>();
             // SAFETY: a prefetch reads nothing architecturally and cannot
-            // fault; `p` points into a live allocation all the same.
+            // fault, wherever it points.
             unsafe {
                 _mm_prefetch::<_MM_HINT_T0>(p);
                 _mm_prefetch::<_MM_HINT_T0>(p.wrapping_add(64));
             }
         }
         #[cfg(not(target_arch = "x86_64"))]
-        let _ = base;
+        let _ = tags;
     }
 }
 
-#[inline(always)]
-fn touch<const W: usize>(set: &mut [u32], tag: u32) -> bool {
-    let set: &mut [u32; W] = set.try_into().expect("a set has `ways` tags");
-    if set[0] == tag {
-        return true;
+impl Other {
+    fn set(&self, set: usize) -> &[u32] {
+        let base = set * self.ways;
+        self.tags.get(base..base + self.ways).unwrap_or_default()
     }
-    let found = matches(set, tag);
-    if found == 0 {
-        set.copy_within(0..W - 1, 1);
-    } else {
-        set.copy_within(0..found.trailing_zeros() as usize, 1);
-    }
-    set[0] = tag;
-    found != 0
-}
 
-/// One bit for every way that holds `tag`. `W` is a multiple of 4.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn matches<const W: usize>(set: &[u32; W], tag: u32) -> u32 {
-    use std::arch::x86_64::{
-        __m128i, _mm_castsi128_ps, _mm_cmpeq_epi32, _mm_loadu_si128, _mm_movemask_ps,
-        _mm_set1_epi32,
-    };
-    const { assert!(W % 4 == 0) };
-    let mut found = 0;
-    // SAFETY: SSE2 is part of x86-64, and each of the W / 4 unaligned loads
-    // reads four tags inside the array.
-    unsafe {
-        let wanted = _mm_set1_epi32(tag as i32);
-        for i in 0..W / 4 {
-            let four = _mm_loadu_si128(set.as_ptr().add(4 * i).cast::<__m128i>());
-            let equal = _mm_movemask_ps(_mm_castsi128_ps(_mm_cmpeq_epi32(four, wanted)));
-            found |= (equal as u32) << (4 * i);
+    fn set_mut(&mut self, set: usize) -> &mut [u32] {
+        let base = set * self.ways;
+        self.tags
+            .get_mut(base..base + self.ways)
+            .unwrap_or_default()
+    }
+
+    #[inline(never)]
+    fn access(&mut self, set: usize, tag: u32) -> bool {
+        let (ways, enter) = (self.ways, self.enter);
+        let tags = self.set_mut(set);
+        if enter > 0 {
+            return touch_below(tags, tag, enter);
+        }
+        match ways {
+            0 => false,
+            8 => touch_exact::<8>(tags, tag),
+            12 => touch_exact::<12>(tags, tag),
+            16 => touch_exact::<16>(tags, tag),
+            20 => touch_exact::<20>(tags, tag),
+            _ => touch_any(tags, tag),
         }
     }
-    found
 }
 
-/// One bit for every way that holds `tag`.
-#[cfg(not(target_arch = "x86_64"))]
+fn touch_exact<const W: usize>(set: &mut [u32], tag: u32) -> bool {
+    let set: &mut [u32; W] = set.try_into().expect("a set has `ways` tags");
+    touch(set, tag, &[u32::MAX; W])
+}
+
+/// Makes `tag` the most recent of `set`, of which only the lanes of `live` are
+/// in use. True if it was there already; the least recent tag leaves
+/// otherwise.
+///
+/// Sets of up to eight ways are rewritten whole, without a branch on the place
+/// of a hit, which the host could not predict.
 #[inline(always)]
-fn matches<const W: usize>(set: &[u32; W], tag: u32) -> u32 {
-    set.iter()
-        .rev()
-        .fold(0, |found, &t| found << 1 | u32::from(t == tag))
+fn touch<const W: usize>(set: &mut [u32; W], tag: u32, live: &[u32; W]) -> bool {
+    if !vector::holds(set, tag) {
+        if W <= 8 {
+            vector::push_front(set, tag, live);
+        } else {
+            set.copy_within(0..W - 1, 1);
+            set[0] = tag;
+        }
+        return false;
+    }
+    let at = vector::place(set, tag);
+    if W <= 8 {
+        vector::to_front(set, tag, at);
+    } else {
+        match set.first_chunk_mut::<8>() {
+            Some(eight) if at < 8 => vector::to_front(eight, tag, at),
+            _ => {
+                set.copy_within(0..at, 1);
+                set[0] = tag;
+            }
+        }
+    }
+    true
+}
+
+/// Operations on whole sets, of a multiple of four ways.
+#[cfg(target_arch = "x86_64")]
+mod vector {
+    use std::arch::x86_64::*;
+
+    /// The `i`-th four of `set`.
+    #[inline(always)]
+    fn four<const W: usize>(set: &[u32; W], i: usize) -> __m128i {
+        const { assert!(W % 4 == 0) };
+        assert!(i < W / 4);
+        // SAFETY: SSE2 is part of x86-64. Four elements from 4 i on are inside
+        // the array, and the load may be unaligned.
+        unsafe { _mm_loadu_si128(set.as_ptr().add(4 * i).cast()) }
+    }
+
+    #[inline(always)]
+    fn set_four<const W: usize>(set: &mut [u32; W], i: usize, to: __m128i) {
+        const { assert!(W % 4 == 0) };
+        assert!(i < W / 4);
+        // SAFETY: as in `four`, for a store.
+        unsafe { _mm_storeu_si128(set.as_mut_ptr().add(4 * i).cast(), to) }
+    }
+
+    /// Whether a way holds `tag`.
+    #[inline(always)]
+    pub fn holds<const W: usize>(set: &[u32; W], tag: u32) -> bool {
+        // SAFETY: SSE2 is part of x86-64; nothing here touches memory.
+        unsafe {
+            let wanted = _mm_set1_epi32(tag as i32);
+            let mut found = _mm_setzero_si128();
+            for i in 0..W / 4 {
+                found = _mm_or_si128(found, _mm_cmpeq_epi32(four(set, i), wanted));
+            }
+            _mm_movemask_epi8(found) != 0
+        }
+    }
+
+    /// The first way that holds `tag`, which one does.
+    #[inline(always)]
+    pub fn place<const W: usize>(set: &[u32; W], tag: u32) -> usize {
+        let mut found = 0;
+        // SAFETY: SSE2 is part of x86-64; nothing here touches memory.
+        unsafe {
+            let wanted = _mm_set1_epi32(tag as i32);
+            for i in 0..W / 4 {
+                let equal = _mm_castsi128_ps(_mm_cmpeq_epi32(four(set, i), wanted));
+                found |= (_mm_movemask_ps(equal) as u32) << (4 * i);
+            }
+        }
+        found.trailing_zeros() as usize
+    }
+
+    /// `set` moved up by one way behind `tag`, four ways a time.
+    #[inline(always)]
+    fn moved<const W: usize>(set: &[u32; W], tag: u32, mut put: impl FnMut(usize, __m128i)) {
+        // SAFETY: SSE2 is part of x86-64; nothing here touches memory.
+        unsafe {
+            let mut first = _mm_cvtsi32_si128(tag as i32);
+            for i in 0..W / 4 {
+                let old = four(set, i);
+                put(i, _mm_or_si128(_mm_slli_si128::<4>(old), first));
+                first = _mm_srli_si128::<12>(old);
+            }
+        }
+    }
+
+    /// Puts `tag` in front of `set`, moves the rest up by one and clears what
+    /// leaves `live`.
+    #[inline(always)]
+    pub fn push_front<const W: usize>(set: &mut [u32; W], tag: u32, live: &[u32; W]) {
+        let old = *set;
+        // SAFETY: SSE2 is part of x86-64; nothing here touches memory.
+        moved(&old, tag, |i, new| unsafe {
+            set_four(set, i, _mm_and_si128(new, four(live, i)));
+        });
+    }
+
+    /// Windows onto which of eight ways stay as they are when that at `p`
+    /// moves to the front: from element `7 - p` on, element `i` is all ones if
+    /// `i > p`.
+    static STAY: [u32; 16] = {
+        let mut stay = [0; 16];
+        let mut i = 8;
+        while i < 16 {
+            stay[i] = u32::MAX;
+            i += 1;
+        }
+        stay
+    };
+
+    /// Puts `tag` in front of `set`, of at most eight ways, and moves those
+    /// before place `at` up by one, over that at `at`.
+    #[inline(always)]
+    pub fn to_front<const W: usize>(set: &mut [u32; W], tag: u32, at: usize) {
+        let stay: &[u32; 8] = STAY[7 - (at & 7)..].first_chunk().expect("nine or more");
+        let old = *set;
+        // SAFETY: SSE2 is part of x86-64; nothing here touches memory.
+        moved(&old, tag, |i, new| unsafe {
+            let stay = four(stay, i);
+            let kept = _mm_and_si128(four(&old, i), stay);
+            set_four(set, i, _mm_or_si128(kept, _mm_andnot_si128(stay, new)));
+        });
+    }
+}
+
+/// Operations on whole sets.
+#[cfg(not(target_arch = "x86_64"))]
+mod vector {
+    /// Whether a way holds `tag`.
+    pub fn holds<const W: usize>(set: &[u32; W], tag: u32) -> bool {
+        set.contains(&tag)
+    }
+
+    /// The first way that holds `tag`, which one does.
+    pub fn place<const W: usize>(set: &[u32; W], tag: u32) -> usize {
+        set.iter().position(|&t| t == tag).unwrap_or(0)
+    }
+
+    /// Puts `tag` in front of `set`, moves the rest up by one and clears what
+    /// leaves `live`.
+    pub fn push_front<const W: usize>(set: &mut [u32; W], tag: u32, live: &[u32; W]) {
+        to_front(set, tag, W - 1);
+        set.iter_mut().zip(live).for_each(|(t, live)| *t &= live);
+    }
+
+    /// Puts `tag` in front of `set` and moves those before place `at` up by
+    /// one, over that at `at`.
+    pub fn to_front<const W: usize>(set: &mut [u32; W], tag: u32, at: usize) {
+        set.copy_within(0..at, 1);
+        set[0] = tag;
+    }
 }
 
 fn touch_any(set: &mut [u32], tag: u32) -> bool {
@@ -285,14 +462,17 @@ fn touch_below(set: &mut [u32], tag: u32, enter: usize) -> bool {
 mod tests {
     use super::*;
 
-    fn pass(a: &mut TagArray, keys: impl Iterator<Item = u64>) -> usize {
+    fn pass<I: Index, const W: usize>(
+        a: &mut TagArray<I, W>,
+        keys: impl Iterator<Item = u64>,
+    ) -> usize {
         keys.filter(|&k| a.access(Key::new(k))).count()
     }
 
     #[test]
     fn a_loop_that_fits_always_hits_and_one_that_does_not_never_does() {
         for ways in [1, 3, 4, 8, 12, 16, 20] {
-            let mut a = TagArray::new(64, ways, Index::Modulo);
+            let mut a = TagArray::<LowBits, 8>::new(64, ways);
             let n = a.capacity() as u64;
             assert_eq!(pass(&mut a, 0..n), 0);
             assert_eq!(pass(&mut a, 0..n), n as usize, "{ways} ways");
@@ -304,11 +484,53 @@ mod tests {
         }
     }
 
+    /// Accesses and invalidates random keys in a store of `W` in line and one
+    /// of lists.
+    fn compare<const W: usize>(ways: usize, enter: usize) {
+        let sets = 4;
+        let mut a = TagArray::<LowBits, W>::with_entry(sets, ways, enter);
+        let mut lists = vec![Vec::<u64>::new(); sets];
+        for i in 0..20_000u64 {
+            let key = mix(i) % (3 * (sets * ways) as u64 / 2);
+            let list = &mut lists[key as usize % sets];
+            let at = list.iter().position(|&k| k == key);
+            let which = format!("{ways} ways, entering at {enter}, {W} in line, access {i}");
+            if mix(!i) % 16 == 0 {
+                assert_eq!(a.invalidate(Key::new(key)), at.is_some(), "{which}");
+                at.map(|p| list.remove(p));
+                continue;
+            }
+            assert_eq!(a.access(Key::new(key)), at.is_some(), "{which}");
+            match at {
+                Some(p) => {
+                    list.remove(p);
+                    list.insert(0, key);
+                }
+                None => {
+                    list.insert(enter.min(list.len()), key);
+                    list.truncate(ways);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_shape_does_what_a_list_in_recency_order_does() {
+        for ways in 1..=24 {
+            for enter in [0, ways / 2] {
+                compare::<4>(ways, enter);
+                compare::<8>(ways, enter);
+                compare::<16>(ways, enter);
+                compare::<20>(ways, enter);
+            }
+        }
+    }
+
     #[test]
     fn random_keys_hit_in_proportion_to_capacity() {
         // Under LRU with independent uniform references over M keys, the hit
         // rate of a cache of C is C/M.
-        let mut a = TagArray::new(1000, 16, Index::Hashed);
+        let mut a = TagArray::<Hashed, 16>::new(1000, 16);
         let (m, n) = (64_000u64, 400_000u64);
         let mut x = 1;
         let mut next = || {
@@ -326,7 +548,7 @@ mod tests {
     #[test]
     fn what_is_used_again_outlives_a_stream_that_enters_below_it() {
         let kept = |enter: usize| {
-            let mut a = TagArray::new(16, 8, Index::Modulo).entering_at(enter);
+            let mut a = TagArray::<LowBits, 8>::with_entry(16, 8, enter);
             // Half of the capacity, twice, then a stream of new keys.
             pass(&mut a, 0..64);
             pass(&mut a, 0..64);
@@ -335,14 +557,14 @@ mod tests {
         };
         assert_eq!((kept(0), kept(4)), (0, 64));
         // An empty set takes keys everywhere.
-        let mut a = TagArray::new(1, 8, Index::Modulo).entering_at(4);
+        let mut a = TagArray::<LowBits, 8>::with_entry(1, 8, 4);
         pass(&mut a, 0..8);
         assert!((0..8).all(|k| a.contains(Key::new(k))));
     }
 
     #[test]
     fn invalidate_removes_only_its_key() {
-        let mut a = TagArray::new(1, 4, Index::Modulo);
+        let mut a = TagArray::<LowBits, 4>::new(1, 4);
         pass(&mut a, 1..=4);
         assert!(a.invalidate(Key::new(2)));
         assert!(!a.invalidate(Key::new(2)));
@@ -353,7 +575,7 @@ mod tests {
 
     #[test]
     fn nothing_fits_in_an_absent_structure() {
-        let mut a = TagArray::new(0, 4, Index::Modulo);
-        assert!(!a.access(Key::new(1)) && !a.access(Key::new(1)) && !a.probe(Key::new(1)));
+        let mut a = TagArray::<LowBits, 4>::new(0, 4);
+        assert!(!a.access(Key::new(1)) && !a.access(Key::new(1)));
     }
 }

@@ -19,6 +19,19 @@ use crate::system::{Access, Pace, Source};
 
 const RING: usize = 32;
 
+/// The greater of two times. Unlike [`f64::max`] it need not mind what is not
+/// a number.
+#[inline(always)]
+pub(crate) fn later(a: f64, b: f64) -> f64 {
+    if a > b { a } else { b }
+}
+
+/// The lesser of two times.
+#[inline(always)]
+fn earlier(a: f64, b: f64) -> f64 {
+    if a < b { a } else { b }
+}
+
 /// A hardware thread: what of its accesses overlaps.
 #[derive(Debug, Clone)]
 pub(crate) struct Pipe {
@@ -34,6 +47,9 @@ pub(crate) struct Pipe {
     count: usize,
     carry: f64,
     pace: Pace,
+    /// The whole part of the window, both ways.
+    whole: f64,
+    window: usize,
 }
 
 /// A hardware thread and the program it runs.
@@ -85,12 +101,16 @@ impl Pipe {
             count: 0,
             carry: 0.0,
             pace,
+            whole: pace.window.floor(),
+            window: pace.window as usize,
         }
     }
 
     /// Another thread shares the core.
     pub fn halve_window(&mut self) {
         self.pace.window = (self.pace.window / 2.0).max(1.0);
+        self.whole = self.pace.window.floor();
+        self.window = self.pace.window as usize;
     }
 
     /// Stops the thread for `cycles`, as an interrupt or a fault does, after
@@ -119,16 +139,15 @@ impl Pipe {
         let work = self.pace.base * f64::from(a.work);
         // A fractional window alternates between its neighbours.
         self.carry += self.pace.window;
-        let window = self.carry as usize;
-        self.carry -= self.pace.window.floor();
-        if window as f64 > self.pace.window {
-            self.carry -= 1.0;
-        }
-        let slot = (self.count + RING - window.clamp(1, RING)) % RING;
-        let at = (self.issue + work).max(self.ring[slot]);
+        let wider = self.carry >= self.whole + 1.0;
+        self.carry -= self.whole;
+        self.carry -= if wider { 1.0 } else { 0.0 };
+        let window = self.window + usize::from(wider);
+        let slot = self.count.wrapping_sub(window) % RING;
+        let at = later(self.issue + work, self.ring[slot]);
         self.issue = at;
         if a.dependent {
-            at.max(self.ready + work)
+            later(at, self.ready + work)
         } else {
             at
         }
@@ -142,13 +161,13 @@ impl Pipe {
     pub fn retire(&mut self, issue: f64, start: f64, walk: f64, data: f64) -> (f64, f64, f64) {
         self.ready = start + data;
         let before = self.done;
-        self.done = before.max(self.ready);
+        self.done = later(before, self.ready);
         self.ring[self.count % RING] = self.done;
         self.count += 1;
         let step = self.done - before;
-        let dt_data = step.min(data);
+        let dt_data = earlier(step, data);
         let waited = if walk > 0.0 { start - issue } else { 0.0 };
-        let dt_walk = (step - dt_data).min(waited);
+        let dt_walk = earlier(step - dt_data, waited);
         (dt_data, dt_walk, step - dt_data - dt_walk)
     }
 }

@@ -5,6 +5,7 @@
 //! entries a generated walk refers to, [`crate::live`] is told.
 
 use crate::assoc::Key;
+use crate::core::later;
 use crate::machine::Machine;
 use crate::parts::{Memory, Parts, PrivateCache, PrivateHit, SharedCache};
 use crate::stats::Stats;
@@ -43,6 +44,8 @@ pub(crate) struct Walkers {
     /// Idle stretches before that, as (from, to); a ring.
     gaps: [(f64, f64); GAPS],
     next: usize,
+    /// None of them ends later.
+    last_gap: f64,
 }
 
 /// Idle stretches remembered: as many as accesses that wait at once.
@@ -54,11 +57,13 @@ impl Walkers {
             free: vec![0.0; n],
             gaps: [(0.0, 0.0); GAPS],
             next: 0,
+            last_gap: 0.0,
         }
     }
 
     fn remember(&mut self, from: f64, to: f64) {
         self.gaps[self.next] = (from, to);
+        self.last_gap = later(self.last_gap, to);
         self.next = (self.next + 1) % GAPS;
     }
 
@@ -75,6 +80,7 @@ impl Walkers {
         }
         let free = self.free[w];
         if issue < free
+            && issue + walk + turnaround <= self.last_gap
             && let Some(end) = self.fill_gap(issue, walk, turnaround, free)
         {
             return end;
@@ -82,14 +88,14 @@ impl Walkers {
         if issue > free {
             self.remember(free, issue);
         }
-        let end = free.max(issue) + walk;
+        let end = later(free, issue) + walk;
         self.free[w] = end + turnaround;
         end
     }
 
     /// Puts the walk into an idle stretch if one that starts before `free`
     /// takes it whole.
-    #[inline]
+    #[inline(never)]
     fn fill_gap(&mut self, issue: f64, walk: f64, turnaround: f64, free: f64) -> Option<f64> {
         let takes = |g: &(f64, f64)| g.0.max(issue) + walk + turnaround <= g.1;
         let best = (0..GAPS)
@@ -145,15 +151,14 @@ impl Costs {
     }
 }
 
-/// Where a reference was served.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Served {
-    /// The core's own caches.
-    Private,
-    /// Its node's L3.
-    Shared,
-    /// Beyond: another node's L3 or memory.
-    Beyond,
+/// What the caches of a core and of its node say to a reference.
+pub(crate) enum Cached {
+    /// The core's own have the line: cycles.
+    Private(f64),
+    /// The node's L3 has it: cycles.
+    Shared(f64),
+    /// None had it, all have it now: [`Seen::fetch`] it.
+    No,
 }
 
 pub(crate) struct Fabric<P: Parts> {
@@ -179,71 +184,25 @@ impl<P: Parts> Fabric<P> {
         }
     }
 
-    /// Books the walker that is free first; returns when the walk ends.
+    /// What `core` of `node` sees.
     #[inline(always)]
-    pub fn occupy_walker(&mut self, core: usize, issue: f64, walk: f64) -> f64 {
-        self.cores[core]
-            .walkers
-            .book(issue, walk, self.costs.turnaround)
-    }
-
-    /// Reads or writes `line`, whose home is asked for only when no cache of
-    /// the node has it. Returns cycles and where it was served.
-    #[inline(always)]
-    pub fn reference(
-        &mut self,
-        core: usize,
-        node: usize,
-        line: Key,
-        write: bool,
-        home: impl FnOnce() -> usize,
-    ) -> (f64, Served, bool) {
-        match self.cores[core].private.access(line) {
-            PrivateHit::L1 => (self.costs.l1, Served::Private, false),
-            PrivateHit::L2 => (self.costs.l2, Served::Private, false),
-            PrivateHit::Miss => {
-                if write && self.multi_node {
-                    self.own(node, line);
-                }
-                if self.shared[node].access(line) {
-                    return (self.costs.l3, Served::Shared, false);
-                }
-                let home = home();
-                let mut cycles = self.fetch(node, home, line);
-                if write {
-                    // Modified lines leave the caches at the rate at which
-                    // stores bring them in, and have the same homes.
-                    cycles += self.memory.write_back(node, home);
-                }
-                (cycles, Served::Beyond, home != node)
-            }
+    pub fn seen_from(&mut self, core: usize, node: usize) -> Seen<'_, P> {
+        let (below, rest) = self.shared.split_at_mut(node);
+        let (shared, above) = rest.split_first_mut().expect("a node of the machine");
+        Seen {
+            core: &mut self.cores[core],
+            node,
+            shared,
+            others: [below, above],
+            memory: &mut self.memory,
+            costs: &self.costs,
+            multi_node: self.multi_node,
+            stats: &mut self.stats,
         }
     }
 
-    /// Tells the host that `line`, and what a miss of it brings along, will be
-    /// looked up soon.
-    #[inline(always)]
-    pub fn hint(&self, node: usize, line: u64) {
-        self.shared[node].prefetch(Key::new(line));
-        if self.costs.adjacent_line {
-            self.shared[node].prefetch(Key::new(line ^ 1));
-        }
-    }
-
-    /// Takes `line` out of every other node's L3 before it is written.
-    /// Private copies there are left to age: a store that shares lines
-    /// between nodes is rare in what is modelled, and finding them is not
-    /// cheap.
-    pub fn own(&mut self, node: usize, line: Key) {
-        for (n, l3) in self.shared.iter_mut().enumerate() {
-            if n != node {
-                l3.invalidate(line);
-            }
-        }
-    }
-
-    /// The same with the private caches of all other cores: for stores to
-    /// what is shared, as page tables are.
+    /// Takes `line` out of the private caches of all other cores and the L3 of
+    /// other nodes: for stores to what is shared, as page tables are.
     pub fn take_from_others(&mut self, core: usize, node: usize, line: Key) {
         for (c, parts) in self.cores.iter_mut().enumerate() {
             if c != core {
@@ -251,26 +210,114 @@ impl<P: Parts> Fabric<P> {
             }
         }
         if self.multi_node {
-            self.own(node, line);
+            self.seen_from(core, node).own(line);
+        }
+    }
+}
+
+/// The fabric from one core: its own parts and its node's at hand.
+pub(crate) struct Seen<'a, P: Parts> {
+    pub core: &'a mut CoreParts<P>,
+    /// Its node.
+    pub node: usize,
+    /// That node's L3.
+    shared: &'a mut P::Shared,
+    /// L3 caches of the nodes below and above it.
+    others: [&'a mut [P::Shared]; 2],
+    memory: &'a mut P::Memory,
+    pub costs: &'a Costs,
+    pub multi_node: bool,
+    pub stats: &'a mut Stats,
+}
+
+impl<P: Parts> Seen<'_, P> {
+    /// Books the walker that is free first; returns when the walk ends.
+    #[inline(always)]
+    pub fn occupy_walker(&mut self, issue: f64, walk: f64) -> f64 {
+        self.core.walkers.book(issue, walk, self.costs.turnaround)
+    }
+
+    /// Looks `line` up for reading or writing.
+    #[inline(always)]
+    pub fn cached(&mut self, line: Key, write: bool) -> Cached {
+        match self.core.private.access(line) {
+            PrivateHit::L1 => Cached::Private(self.costs.l1),
+            PrivateHit::L2 => Cached::Private(self.costs.l2),
+            PrivateHit::Miss => {
+                if write && self.multi_node {
+                    self.own(line);
+                }
+                if self.shared.access(line) {
+                    Cached::Shared(self.costs.l3)
+                } else {
+                    Cached::No
+                }
+            }
         }
     }
 
-    /// A line that missed `node`'s caches: from its home's L3 if the
-    /// directory there finds it, else from its home's memory.
+    /// Cycles to get `line`, which missed the node's caches, from its home.
     #[inline(always)]
-    fn fetch(&mut self, node: usize, home: usize, line: Key) -> f64 {
-        if self.multi_node && home != node && self.shared[home].contains(line) {
+    pub fn fetch(&mut self, line: Key, write: bool, home: usize) -> f64 {
+        let mut cycles = self.read(home, line);
+        if write {
+            // Modified lines leave the caches at the rate at which stores
+            // bring them in, and have the same homes.
+            cycles += self.memory.write_back(self.node, home);
+        }
+        cycles
+    }
+
+    /// Tells the host that `line` will be looked up in L3 soon.
+    #[inline(always)]
+    pub fn hint(&self, line: u64) {
+        self.shared.prefetch(Key::new(line));
+    }
+
+    /// The same for what a miss of `line` brings along.
+    #[inline(always)]
+    pub fn hint_pair(&self, line: u64) {
+        if self.costs.adjacent_line {
+            self.hint(line ^ 1);
+        }
+    }
+
+    /// Takes `line` out of every other node's L3 before it is written.
+    /// Private copies there are left to age: a store that shares lines
+    /// between nodes is rare in what is modelled, and finding them is not
+    /// cheap.
+    pub fn own(&mut self, line: Key) {
+        for l3 in self.others.iter_mut().flat_map(|l| l.iter_mut()) {
+            l3.invalidate(line);
+        }
+    }
+
+    /// Whether the L3 of `home`, another node, has `line`.
+    fn held_by(&self, home: usize, line: Key) -> bool {
+        let [below, above] = &self.others;
+        if home < self.node {
+            below[home].contains(line)
+        } else {
+            above[home - self.node - 1].contains(line)
+        }
+    }
+
+    /// From the home's L3 if the directory there finds the line, else from the
+    /// home's memory.
+    #[inline(always)]
+    fn read(&mut self, home: usize, line: Key) -> f64 {
+        if self.multi_node && home != self.node && self.held_by(home, line) {
             self.stats.forwards += 1;
-            return self.memory.forward(node, home);
+            return self.memory.forward(self.node, home);
         }
         if self.costs.adjacent_line {
             // Of the same page or table page, so of the same home.
             let pair = Key::new(line.value ^ 1);
-            if !self.shared[node].access(pair) {
-                self.memory.prefetch(node, home);
+            if !self.shared.access(pair) {
+                self.memory.prefetch(self.node, home);
             }
         }
-        self.memory.read(node, home)
+        self.memory.read(self.node, home)
     }
 }
 
@@ -286,7 +333,14 @@ mod tests {
             m.cache.adjacent_line_prefetch = prefetch;
             let mut f = Fabric::<Standard>::new(&m, 1, false);
             let lines = [0x101, 0x100, 0x102, 0x103].map(Key::new);
-            let from_memory = lines.map(|l| f.reference(0, 0, l, false, || 0).1 == Served::Beyond);
+            let from_memory = lines.map(|line| {
+                let mut seen = f.seen_from(0, 0);
+                let missed = matches!(seen.cached(line, false), Cached::No);
+                if missed {
+                    seen.fetch(line, false, 0);
+                }
+                missed
+            });
             f.memory.end_quantum(1e4);
             (from_memory, f.memory.lines_served(0))
         };

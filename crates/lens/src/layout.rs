@@ -388,29 +388,38 @@ impl Layout {
     /// in dimension `dim`. Levels count from 1, the level of 4 KiB leaves.
     #[inline]
     pub fn table_home(&self, dim: Dim, level: u32, addr: u64, from: usize) -> TableHome {
-        let policy = match dim {
-            Dim::Guest => self.policies.tables,
-            Dim::Nested => self
-                .policies
-                .nested
-                .map_or(TablePolicy::Stock, |n| n.tables),
-        };
+        let policy = self.table_policy(dim);
         let node = match policy {
-            TablePolicy::Replicated => {
-                return TableHome {
-                    node: from,
-                    copy: from as u32 + 1,
-                };
-            }
-            TablePolicy::Fixed(n) => n,
+            TablePolicy::Replicated => from,
+            TablePolicy::Fixed(n) => *n,
             TablePolicy::Found(shares) => shares.node(addr >> (12 + 9 * level)),
             TablePolicy::Random => scatter(addr >> (12 + 9 * level), 0x726e, self.nodes),
             TablePolicy::Stock | TablePolicy::Migrated => self.stock_table(policy, level, addr),
         };
-        TableHome { node, copy: 0 }
+        let copy = self.table_copy(dim, from);
+        TableHome { node, copy }
     }
 
-    fn stock_table(&self, policy: TablePolicy, level: u32, addr: u64) -> usize {
+    /// Which copy of the tables of `dim` a CPU of node `from` reads: the
+    /// same for all of them, and quicker to tell than where one lies.
+    #[inline(always)]
+    pub fn table_copy(&self, dim: Dim, from: usize) -> u32 {
+        match self.table_policy(dim) {
+            TablePolicy::Replicated => from as u32 + 1,
+            _ => 0,
+        }
+    }
+
+    #[inline(always)]
+    fn table_policy(&self, dim: Dim) -> &TablePolicy {
+        match (dim, &self.policies.nested) {
+            (Dim::Guest, _) => &self.policies.tables,
+            (Dim::Nested, Some(n)) => &n.tables,
+            (Dim::Nested, None) => &TablePolicy::Stock,
+        }
+    }
+
+    fn stock_table(&self, policy: &TablePolicy, level: u32, addr: u64) -> usize {
         let shift = 12 + 9 * level;
         if addr & GUEST_TABLES != 0 {
             // A nested table that maps guest table pages: allocated with them.
@@ -418,7 +427,7 @@ impl Layout {
         }
         match self.policies.data {
             // Migration follows the children; with balanced children it stays.
-            DataPolicy::Fixed(n) if policy == TablePolicy::Migrated => n,
+            DataPolicy::Fixed(n) if *policy == TablePolicy::Migrated => n,
             DataPolicy::Fixed(_) | DataPolicy::FirstTouch { .. } => self.toucher(addr, shift),
             // Table pages take their own turns in the round robin.
             DataPolicy::Interleave => scatter(addr >> shift, 0x696c, self.nodes),

@@ -38,7 +38,7 @@
 
 use crate::assoc::Key;
 use crate::core::Pipe;
-use crate::fabric::{Fabric, Served};
+use crate::fabric::{Cached, Fabric};
 use crate::layout::Dim;
 use crate::machine::Machine;
 use crate::parts::{Memory, NestedTlb, Parts, Tlb, TlbHit, WalkCache};
@@ -326,33 +326,40 @@ impl<P: Parts> Live<P> {
                 walk(&mut self.steps);
                 if !self.steps.is_empty() {
                     cycles = self.walk(cpu, node, mode);
-                    start = self.fabric.occupy_walker(cpu, issue, cycles);
+                    start = self
+                        .fabric
+                        .seen_from(cpu, node)
+                        .occupy_walker(issue, cycles);
                 }
             }
         }
         if r.write && r.kernel {
             self.fabric.take_from_others(cpu, node, Key::new(r.pa >> 6));
         }
-        let map = &self.map;
-        let (data, served, remote) =
-            self.fabric
-                .reference(cpu, node, Key::new(r.pa >> 6), r.write, || map.node(r.pa));
+        let mut seen = self.fabric.seen_from(cpu, node);
+        let line = Key::new(r.pa >> 6);
         let c = &mut self.cpus[cpu];
-        let (dt_data, dt_walk, dt_base) = c.pipe.retire(issue, start, cycles, data);
         let s = &mut c.stats[mode];
+        let data = match seen.cached(line, r.write) {
+            Cached::Private(cycles) => cycles,
+            Cached::Shared(cycles) => {
+                s.data_l3 += 1;
+                cycles
+            }
+            Cached::No => {
+                let home = self.map.node(r.pa);
+                let cycles = seen.fetch(line, r.write, home);
+                s.data_mem[usize::from(home != node)] += 1;
+                s.data_remote_cycles += if home != node { cycles } else { 0.0 };
+                cycles
+            }
+        };
+        let (dt_data, dt_walk, dt_base) = c.pipe.retire(issue, start, cycles, data);
         s.accesses += 1;
         s.cycles += c.pipe.done - before;
         s.data_stall += dt_data;
         s.walk_stall += dt_walk;
         s.base += dt_base;
-        match served {
-            Served::Private => {}
-            Served::Shared => s.data_l3 += 1,
-            Served::Beyond => {
-                s.data_mem[usize::from(remote)] += 1;
-                s.data_remote_cycles += if remote { data } else { 0.0 };
-            }
-        }
         if c.pipe.done >= self.clock + QUANTUM {
             self.end_quanta(cpu);
         }
@@ -369,7 +376,7 @@ impl<P: Parts> Live<P> {
 
     /// Walks `self.steps`; returns cycles.
     fn walk(&mut self, cpu: usize, node: usize, mode: usize) -> f64 {
-        let f = &mut self.fabric;
+        let mut f = self.fabric.seen_from(cpu, node);
         let steps = std::mem::take(&mut self.steps);
         let mut cycles = f.costs.walk_overhead;
         // The native part: what the walk caches save, nested translations of
@@ -380,7 +387,7 @@ impl<P: Parts> Live<P> {
             steps.iter().find(own).map_or(1, |s| s.level),
         );
         let va = steps.iter().find(own).map_or(0, |s| s.addr);
-        let cached = f.cores[cpu].walk_cache.lowest(va, leaf, root);
+        let cached = f.core.walk_cache.lookup(va, leaf, root);
         let first = cached.map_or(0, |level| {
             steps
                 .iter()
@@ -411,34 +418,32 @@ impl<P: Parts> Live<P> {
                     .count();
                 let low = steps[end - 1].level;
                 let size = PageSize::of_level(low).unwrap_or(PageSize::Size1G);
-                let hit = f.cores[cpu].nested_tlb.lookup(s.addr, size);
+                let hit = f.core.nested_tlb.lookup(s.addr, size);
                 cycles += if hit { 0.0 } else { f.costs.walk_overhead };
                 if hit {
                     skip_to = end;
-                } else if let Some(level) = f.cores[cpu].nested_cache.lowest(s.addr, low, s.level) {
+                } else if let Some(level) = f.core.nested_cache.lookup(s.addr, low, s.level) {
                     skip_to = i + (s.level - level) as usize + 1;
                 }
             }
-            for (at, x) in steps.iter().enumerate().take(end).skip(skip_to) {
-                let map = &self.map;
-                let (c, served, remote) =
-                    f.reference(cpu, node, Key::new(x.pa >> 6), false, || map.node(x.pa));
-                cycles += c;
+            for x in &steps[skip_to.min(end)..end] {
+                let line = Key::new(x.pa >> 6);
                 stats.walk_refs += 1;
-                match served {
-                    Served::Private => {}
-                    Served::Shared => stats.walk_l3 += 1,
-                    Served::Beyond => {
-                        stats.walk_mem[x.dim as usize][usize::from(remote)] += 1;
-                        stats.walk_remote_cycles += if remote { c } else { 0.0 };
+                cycles += match f.cached(line, false) {
+                    Cached::Private(cycles) => cycles,
+                    Cached::Shared(cycles) => {
+                        stats.walk_l3 += 1;
+                        cycles
                     }
-                }
-                let core = &mut f.cores[cpu];
-                match x.dim {
-                    Dim::Guest if x.level > leaf => core.walk_cache.fill(x.addr, x.level),
-                    Dim::Nested if at + 1 < end => core.nested_cache.fill(x.addr, x.level),
-                    _ => {}
-                }
+                    Cached::No => {
+                        let home = self.map.node(x.pa);
+                        let cycles = f.fetch(line, false, home);
+                        let remote = home != node;
+                        stats.walk_mem[x.dim as usize][usize::from(remote)] += 1;
+                        stats.walk_remote_cycles += if remote { cycles } else { 0.0 };
+                        cycles
+                    }
+                };
             }
             i = end;
         }

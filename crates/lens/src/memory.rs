@@ -60,11 +60,15 @@ impl Server {
     }
 
     fn end_quantum(&mut self, cycles: f64) {
+        let hog = self.standing * self.service;
+        if self.arrivals == 0 && self.extra == 0.0 && self.wait == hog {
+            // Idle for long: most servers of a machine that one node uses.
+            return;
+        }
         let load = (self.arrivals as f64 + self.extra) * self.service / cycles;
         self.lines += self.arrivals;
         self.arrivals = 0;
         self.extra = 0.0;
-        let hog = self.standing * self.service;
         let settled = hog + self.queue(load * (self.nominal + self.wait), self.nominal + hog);
         // Half of the step, for those who also wait for other things.
         self.wait += 0.5 * (settled - self.wait);

@@ -7,7 +7,7 @@
 //! part stands at its trait; the standard implementations are what the papers'
 //! servers have.
 
-use crate::assoc::{Index, Key, TagArray};
+use crate::assoc::{Hashed, Index, Key, LowBits, TagArray};
 use crate::machine::{Cache, Entries, Machine};
 use crate::memory::QueuedMemory;
 use crate::units::PageSize;
@@ -38,13 +38,14 @@ pub trait Tlb {
 
 /// Page-walk caches of one core and one dimension (native and guest, or
 /// nested): entries of levels 2 and up that point to the next table.
+///
+/// `lookup` inserts what it misses, as [`Tlb::lookup`] does: the walk that
+/// must follow reads the entries of all lower levels.
 pub trait WalkCache {
     /// The lowest level whose entry for `addr` is cached, among levels above
     /// `leaf`; `None` if the walk starts at the root. The walk's first
     /// reference is then to the level below.
-    fn lowest(&mut self, addr: u64, leaf: u32, root: u32) -> Option<u32>;
-    /// Stores the entry of `level` for `addr` after it was read.
-    fn fill(&mut self, addr: u64, level: u32);
+    fn lookup(&mut self, addr: u64, leaf: u32, root: u32) -> Option<u32>;
     /// Drops everything.
     fn flush(&mut self);
 }
@@ -140,16 +141,16 @@ pub trait Parts {
     fn memory(m: &Machine) -> Self::Memory;
 }
 
-fn entries(e: Entries) -> TagArray {
-    TagArray::new(e.sets(), e.ways, Index::Modulo)
+fn entries<const WAYS: usize>(e: Entries) -> TagArray<LowBits, WAYS> {
+    TagArray::new(e.sets(), e.ways)
 }
 
 /// First-level TLBs per page size over a unified second level.
 #[derive(Debug, Clone)]
 pub struct TwoLevelTlb {
-    l1: [TagArray; 3],
-    l2: TagArray,
-    l2_1g: TagArray,
+    l1: [TagArray<LowBits, 4>; 3],
+    l2: TagArray<LowBits, 8>,
+    l2_1g: TagArray<LowBits, 8>,
     l2_holds_2m: bool,
 }
 
@@ -177,7 +178,7 @@ impl TwoLevelTlb {
     }
 
     #[inline(always)]
-    fn second(&mut self, size: PageSize) -> Option<&mut TagArray> {
+    fn second(&mut self, size: PageSize) -> Option<&mut TagArray<LowBits, 8>> {
         match size {
             PageSize::Size4K => Some(&mut self.l2),
             PageSize::Size2M => self.l2_holds_2m.then_some(&mut self.l2),
@@ -217,7 +218,7 @@ impl Tlb for TwoLevelTlb {
 #[derive(Debug, Clone)]
 pub struct SplitWalkCache {
     /// Index 0 is level 2.
-    levels: [TagArray; 4],
+    levels: [TagArray<LowBits, 4>; 4],
 }
 
 #[inline(always)]
@@ -227,14 +228,17 @@ fn entry_number(addr: u64, level: u32) -> u64 {
 
 impl WalkCache for SplitWalkCache {
     #[inline(always)]
-    fn lowest(&mut self, addr: u64, leaf: u32, root: u32) -> Option<u32> {
-        (leaf + 1..=root)
-            .find(|&l| self.levels[l as usize - 2].probe(Key::new(entry_number(addr, l))))
-    }
-
-    #[inline(always)]
-    fn fill(&mut self, addr: u64, level: u32) {
-        self.levels[level as usize - 2].access(Key::new(entry_number(addr, level)));
+    fn lookup(&mut self, addr: u64, leaf: u32, root: u32) -> Option<u32> {
+        let mut entry = entry_number(addr, leaf + 1);
+        let mut level = leaf + 1;
+        for cache in &mut self.levels[leaf as usize - 1..root as usize - 1] {
+            if cache.access(Key::new(entry)) {
+                return Some(level);
+            }
+            entry >>= 9;
+            level += 1;
+        }
+        None
     }
 
     fn flush(&mut self) {
@@ -244,7 +248,7 @@ impl WalkCache for SplitWalkCache {
 
 /// A nested TLB of one structure.
 #[derive(Debug, Clone)]
-pub struct PlainNestedTlb(TagArray);
+pub struct PlainNestedTlb(TagArray<LowBits, 16>);
 
 impl NestedTlb for PlainNestedTlb {
     #[inline(always)]
@@ -259,12 +263,12 @@ impl NestedTlb for PlainNestedTlb {
 /// First- and second-level cache of a core, filled together.
 #[derive(Debug, Clone)]
 pub struct L1L2 {
-    l1: TagArray,
-    l2: TagArray,
+    l1: TagArray<LowBits, 8>,
+    l2: TagArray<LowBits, 8>,
 }
 
-fn lines(c: Cache, index: Index) -> TagArray {
-    TagArray::new(c.sets(), c.ways, index).entering_at(c.insertion_way)
+fn lines<I: Index, const WAYS: usize>(c: Cache) -> TagArray<I, WAYS> {
+    TagArray::with_entry(c.sets(), c.ways, c.insertion_way)
 }
 
 impl PrivateCache for L1L2 {
@@ -286,7 +290,7 @@ impl PrivateCache for L1L2 {
 
 /// A sliced last-level cache: sets picked by a hash.
 #[derive(Debug, Clone)]
-pub struct Sliced(TagArray);
+pub struct Sliced(TagArray<Hashed, 20>);
 
 impl SharedCache for Sliced {
     #[inline(always)]
@@ -339,12 +343,12 @@ impl Parts for Standard {
     }
     fn private(m: &Machine) -> L1L2 {
         L1L2 {
-            l1: lines(m.cache.l1, Index::Modulo),
-            l2: lines(m.cache.l2, Index::Modulo),
+            l1: lines(m.cache.l1),
+            l2: lines(m.cache.l2),
         }
     }
     fn shared(m: &Machine) -> Sliced {
-        Sliced(lines(m.cache.l3, Index::Hashed))
+        Sliced(lines(m.cache.l3))
     }
     fn memory(m: &Machine) -> QueuedMemory {
         QueuedMemory::new(m)
@@ -402,17 +406,19 @@ mod tests {
     #[test]
     fn walk_caches_answer_with_the_lowest_level() {
         let mut w = Standard::walk_cache(&machine());
-        assert_eq!(w.lowest(0x1234_5678, 1, 4), None);
-        for l in 2..=4 {
-            w.fill(0x1234_5678, l);
-        }
-        assert_eq!(w.lowest(0x1234_5678, 1, 4), Some(2));
+        assert_eq!(w.lookup(0x1234_5678, 1, 4), None);
+        assert_eq!(w.lookup(0x1234_5678, 1, 4), Some(2));
         assert_eq!(
-            w.lowest(0x1234_5678, 2, 4),
+            w.lookup(0x1234_5678, 2, 4),
             Some(3),
             "a 2 MiB leaf is not in a walk cache"
         );
-        assert_eq!(w.lowest(0x1234_5678 ^ (1 << 21), 1, 4), Some(3));
-        assert_eq!(w.lowest(0x1234_5678 ^ (1 << 30), 1, 4), Some(4));
+        assert_eq!(w.lookup(0x1234_5678 ^ (1 << 21), 1, 4), Some(3));
+        assert_eq!(
+            w.lookup(0x1234_5678 ^ (1 << 21), 1, 4),
+            Some(2),
+            "what the walk has read"
+        );
+        assert_eq!(w.lookup(0x1234_5678 ^ (1 << 30), 1, 4), Some(4));
     }
 }

@@ -10,9 +10,9 @@
 
 use crate::assoc::{Key, mix};
 use crate::core::{Pipe, Thread};
-use crate::fabric::{Fabric, Served};
+use crate::fabric::{Cached, Fabric, Seen};
 use crate::kernelside::{LazyFill, LeafBits};
-use crate::layout::{Dim, Layout, TableHome};
+use crate::layout::{Dim, Layout};
 use crate::machine::Machine;
 use crate::parts::{Memory, NestedTlb, Parts, Tlb, TlbHit, WalkCache};
 use crate::stats::Stats;
@@ -81,6 +81,10 @@ pub struct Pace {
     pub window: f64,
 }
 
+/// What tells the lines of tables from each other and from data, by dimension
+/// and level.
+type Salts = [[u64; 6]; 2];
+
 /// A machine with its threads. See the module's documentation.
 pub struct System<P: Parts> {
     fabric: Fabric<P>,
@@ -90,7 +94,7 @@ pub struct System<P: Parts> {
     by_core: Vec<(usize, Option<usize>)>,
     quantum: f64,
     clock: f64,
-    salts: [[u64; 6]; 2],
+    salts: Salts,
     leaf_bits: Option<LeafBits>,
     lazy: Option<LazyFill>,
 }
@@ -185,7 +189,7 @@ impl<P: Parts> System<P> {
     /// # Panics
     /// If a thread does not exist.
     pub fn shootdown(&mut self, from: usize, targets: &[usize], va: u64) {
-        let size = self.tlb_size(va, self.layout.page_size(va));
+        let size = tlb_size(&self.layout, va, self.layout.page_size(va));
         let (core, node) = (self.threads[from].pipe.core, self.threads[from].pipe.node);
         let (mut sent, mut far) = (0u32, false);
         self.drop_translation(core, va, size);
@@ -234,12 +238,7 @@ impl<P: Parts> System<P> {
         self.fabric.stats = Stats::default();
         while self.fabric.stats.accesses < accesses {
             let end = self.clock + self.quantum;
-            for c in 0..self.by_core.len() {
-                match self.by_core[c] {
-                    (a, None) => self.run_thread(a, end),
-                    (a, Some(b)) => self.run_pair(a, b, end),
-                }
-            }
+            self.run_quantum(end);
             self.fabric.memory.end_quantum(self.quantum);
             self.clock = end;
         }
@@ -248,199 +247,281 @@ impl<P: Parts> System<P> {
         stats
     }
 
-    fn run_thread(&mut self, t: usize, end: f64) {
-        while self.threads[t].pipe.done < end {
-            self.step(t);
+    /// Runs all cores until `end`, with the vector and bit instructions that
+    /// the host has.
+    fn run_quantum(&mut self, end: f64) {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("bmi2")
+        {
+            // SAFETY: the host has what the function is compiled for.
+            return unsafe { self.run_cores_avx2(end) };
         }
+        self.run_cores(end);
     }
 
-    fn run_pair(&mut self, a: usize, b: usize, end: f64) {
-        loop {
-            let t = if self.threads[a].pipe.done <= self.threads[b].pipe.done {
-                a
-            } else {
-                b
-            };
-            if self.threads[t].pipe.done >= end {
-                return;
-            }
-            self.step(t);
+    /// # Safety
+    /// The host must have AVX2, BMI1 and BMI2.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,bmi1,bmi2")]
+    unsafe fn run_cores_avx2(&mut self, end: f64) {
+        self.run_cores(end);
+    }
+
+    /// In line, as everything on the way to the tag arrays is, so that it is
+    /// compiled for the instructions of its caller.
+    #[inline(always)]
+    fn run_cores(&mut self, end: f64) {
+        for c in 0..self.by_core.len() {
+            self.run_core(c, end);
         }
     }
 
     #[inline(always)]
-    fn step(&mut self, t: usize) {
+    fn run_core(&mut self, c: usize, end: f64) {
+        let (a, b) = self.by_core[c];
+        let Pipe { core, node, .. } = self.threads[a].pipe;
+        let (mut running, threads) = self.running(core, node);
+        match b {
+            None => {
+                let a = &mut threads[a];
+                while a.pipe.done < end {
+                    running.step(a);
+                }
+            }
+            Some(b) => {
+                // A core's first thread comes first in the list, too.
+                let (first, second) = threads.split_at_mut(b);
+                let (a, b) = (&mut first[a], &mut second[0]);
+                loop {
+                    let behind = if a.pipe.done <= b.pipe.done {
+                        &mut *a
+                    } else {
+                        &mut *b
+                    };
+                    if behind.pipe.done >= end {
+                        return;
+                    }
+                    running.step(behind);
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn running(&mut self, core: usize, node: usize) -> (Running<'_, P>, &mut [Thread]) {
+        let running = Running {
+            at: self.fabric.seen_from(core, node),
+            layout: &self.layout,
+            salts: &self.salts,
+            copies: [Dim::Guest, Dim::Nested]
+                .map(|dim| u64::from(self.layout.table_copy(dim, node)) << 48),
+            leaf_bits: &mut self.leaf_bits,
+            lazy: &mut self.lazy,
+        };
+        (running, &mut self.threads)
+    }
+}
+
+/// Page size under which the TLB holds a translation: the smaller of the two
+/// dimensions'.
+#[inline(always)]
+fn tlb_size(layout: &Layout, va: u64, guest: PageSize) -> PageSize {
+    if layout.is_nested() && guest > PageSize::Size4K {
+        guest.min(layout.nested_size(layout.guest_physical(va)))
+    } else {
+        guest
+    }
+}
+
+/// One core at work.
+struct Running<'a, P: Parts> {
+    at: Seen<'a, P>,
+    layout: &'a Layout,
+    salts: &'a Salts,
+    /// What tells the lines of the copies that it walks from those of others,
+    /// by dimension.
+    copies: [u64; 2],
+    leaf_bits: &'a mut Option<LeafBits>,
+    lazy: &'a mut Option<LazyFill>,
+}
+
+impl<P: Parts> Running<'_, P> {
+    /// Makes the next access of `th`, which runs on this core.
+    #[inline(always)]
+    fn step(&mut self, th: &mut Thread) {
         const AHEAD: usize = 6;
-        let th = &mut self.threads[t];
         if th.next + AHEAD >= th.buffer.len() {
             th.refill();
         }
         let a = th.buffer[th.next];
-        let soon = th.buffer[th.next + AHEAD - 1].va;
+        self.hint(th.buffer[th.next + AHEAD - 1].va);
         th.next += 1;
-        let (core, node) = (th.pipe.core, th.pipe.node);
         let mut issue = th.pipe.issue(a);
-        self.prefetch(node, soon);
         let mut start = issue;
         let mut walk = 0.0;
         let size = self.layout.page_size(a.va);
-        let held = self.tlb_size(a.va, size);
-        match self.fabric.cores[core].tlb.lookup(a.va, held) {
-            TlbHit::L1 => self.fabric.stats.tlb_l1 += 1,
+        let held = tlb_size(self.layout, a.va, size);
+        match self.at.core.tlb.lookup(a.va, held) {
+            TlbHit::L1 => self.at.stats.tlb_l1 += 1,
             TlbHit::L2 => {
-                self.fabric.stats.tlb_l2 += 1;
-                start += self.fabric.costs.stlb;
+                self.at.stats.tlb_l2 += 1;
+                start += self.at.costs.stlb;
             }
             TlbHit::Miss => {
-                if let Some(lazy) = &mut self.lazy
-                    && lazy.touch(node, a.va >> size.shift())
+                if let Some(lazy) = self.lazy
+                    && lazy.touch(self.at.node, a.va >> size.shift())
                 {
-                    self.fabric.stats.lazy_faults += 1;
-                    self.interrupt(t, self.fabric.costs.fault);
-                    issue = issue.max(self.threads[t].pipe.done);
+                    self.at.stats.lazy_faults += 1;
+                    let fault = self.at.costs.fault;
+                    self.at.stats.base += th.pipe.interrupt(fault);
+                    self.at.stats.kernel += fault;
+                    issue = issue.max(th.pipe.done);
                 }
-                walk = self.walk(core, node, a.va, size);
-                start = self.fabric.occupy_walker(core, issue, walk);
-                self.fabric.stats.walks += 1;
-                self.fabric.stats.walk_cycles += walk;
+                walk = self.walk(a.va, size);
+                start = self.at.occupy_walker(issue, walk);
+                self.at.stats.walks += 1;
+                self.at.stats.walk_cycles += walk;
             }
         }
         if self.leaf_bits.is_some() {
-            start += self.set_leaf_bits(core, node, a, size);
+            start += self.set_leaf_bits(a, size);
         }
-        let data = self.data(core, node, a);
-        let (dt_data, dt_walk, dt_base) = self.threads[t].pipe.retire(issue, start, walk, data);
-        self.fabric.stats.accesses += 1;
-        self.fabric.stats.data_stall += dt_data;
-        self.fabric.stats.walk_stall += dt_walk;
-        self.fabric.stats.base += dt_base;
+        let data = self.data(a);
+        let (dt_data, dt_walk, dt_base) = th.pipe.retire(issue, start, walk, data);
+        let stats = &mut *self.at.stats;
+        stats.accesses += 1;
+        stats.data_stall += dt_data;
+        stats.walk_stall += dt_walk;
+        stats.base += dt_base;
     }
 
     /// Cycles of setting bits of the leaf entry, if any are clear: a locked
     /// store to the entry that the walk has just read.
-    fn set_leaf_bits(&mut self, core: usize, node: usize, a: Access, size: PageSize) -> f64 {
-        let home = self.layout.table_home(Dim::Guest, size.level(), a.va, node);
-        let Some(bits) = &mut self.leaf_bits else {
+    #[cold]
+    fn set_leaf_bits(&mut self, a: Access, size: PageSize) -> f64 {
+        let copy = self.layout.table_copy(Dim::Guest, self.at.node);
+        let Some(bits) = self.leaf_bits else {
             return 0.0;
         };
-        if !bits.touch(home.copy, a.va >> size.shift(), a.write) {
+        if !bits.touch(copy, a.va >> size.shift(), a.write) {
             return 0.0;
         }
-        self.fabric.stats.bit_updates += 1;
-        let line = self.table_line(Dim::Guest, size.level(), a.va, home);
-        if self.fabric.multi_node {
-            self.fabric.own(node, line);
+        self.at.stats.bit_updates += 1;
+        if self.at.multi_node {
+            let line = self.table_line(Dim::Guest, size.level(), a.va);
+            self.at.own(Key::new(line));
         }
-        self.fabric.costs.ad_update + self.table(core, node, Dim::Guest, size.level(), a.va)
+        self.at.costs.ad_update + self.table(Dim::Guest, size.level(), a.va)
     }
 
-    /// Page size under which the TLB holds a translation: the smaller of the
-    /// two dimensions'.
+    /// Tells the host what an access to `va` will look up, as far as the
+    /// host's own caches are too small for it.
     #[inline(always)]
-    fn tlb_size(&self, va: u64, guest: PageSize) -> PageSize {
-        if self.layout.is_nested() && guest > PageSize::Size4K {
-            guest.min(self.layout.nested_size(self.layout.guest_physical(va)))
-        } else {
-            guest
-        }
-    }
-
-    #[inline(always)]
-    fn prefetch(&self, node: usize, va: u64) {
-        self.fabric.hint(node, va >> 6);
-        if !self.fabric.multi_node {
-            self.fabric.hint(node, (va >> 15) ^ self.salts[0][1]);
-        }
+    fn hint(&self, va: u64) {
+        let line = va >> 6;
+        self.at.hint(line);
+        self.at.hint_pair(line);
+        let leaf = self.table_line(Dim::Guest, 1, va);
+        self.at.hint(leaf);
+        self.at.hint_pair(leaf);
+        self.at.hint(self.table_line(Dim::Guest, 2, va));
     }
 
     #[inline(always)]
-    fn data(&mut self, core: usize, node: usize, a: Access) -> f64 {
+    fn data(&mut self, a: Access) -> f64 {
         let line = Key::new(a.va >> 6);
-        let layout = &self.layout;
-        let (cycles, served, remote) = self
-            .fabric
-            .reference(core, node, line, a.write, || layout.data_node(a.va));
-        match served {
-            Served::Private => {}
-            Served::Shared => self.fabric.stats.data_l3 += 1,
-            Served::Beyond => self.fabric.stats.data_mem[usize::from(remote)] += 1,
+        match self.at.cached(line, a.write) {
+            Cached::Private(cycles) => cycles,
+            Cached::Shared(cycles) => {
+                self.at.stats.data_l3 += 1;
+                cycles
+            }
+            Cached::No => {
+                let home = self.layout.data_node(a.va);
+                self.at.stats.data_mem[usize::from(home != self.at.node)] += 1;
+                self.at.fetch(line, a.write, home)
+            }
         }
-        cycles
     }
 
     /// The cache line of a table entry. Lines of a table keep their order;
     /// levels, dimensions and copies are kept apart by what is added.
     #[inline(always)]
-    fn table_line(&self, dim: Dim, level: u32, addr: u64, home: TableHome) -> Key {
+    fn table_line(&self, dim: Dim, level: u32, addr: u64) -> u64 {
         let salt = self.salts[dim as usize][level as usize];
-        let copy = u64::from(home.copy) << 48;
-        Key::new(((addr >> (15 + 9 * (level - 1))) ^ salt).wrapping_add(copy))
+        ((addr >> (15 + 9 * (level - 1))) ^ salt).wrapping_add(self.copies[dim as usize])
     }
 
     /// One reference to a table entry.
     #[inline(always)]
-    fn table(&mut self, core: usize, node: usize, dim: Dim, level: u32, addr: u64) -> f64 {
-        let home = self.layout.table_home(dim, level, addr, node);
-        let line = self.table_line(dim, level, addr, home);
-        let (cycles, served, remote) = self.fabric.reference(core, node, line, false, || home.node);
-        let stats = &mut self.fabric.stats;
-        stats.walk_refs += 1;
-        match served {
-            Served::Private => {}
-            Served::Shared => stats.walk_l3 += 1,
-            Served::Beyond => stats.walk_mem[dim as usize][usize::from(remote)] += 1,
+    fn table(&mut self, dim: Dim, level: u32, addr: u64) -> f64 {
+        let line = Key::new(self.table_line(dim, level, addr));
+        self.at.stats.walk_refs += 1;
+        match self.at.cached(line, false) {
+            Cached::Private(cycles) => cycles,
+            Cached::Shared(cycles) => {
+                self.at.stats.walk_l3 += 1;
+                cycles
+            }
+            Cached::No => {
+                let node = self.at.node;
+                let home = self.layout.table_home(dim, level, addr, node).node;
+                self.at.stats.walk_mem[dim as usize][usize::from(home != node)] += 1;
+                self.at.fetch(line, false, home)
+            }
         }
-        cycles
     }
 
     /// Cycles of a walk for `va`, whose guest page is of `size`.
     #[inline(always)]
-    pub(crate) fn walk(&mut self, core: usize, node: usize, va: u64, size: PageSize) -> f64 {
-        let (leaf, root) = (size.level(), self.fabric.costs.root);
+    fn walk(&mut self, va: u64, size: PageSize) -> f64 {
+        let (leaf, root) = (size.level(), self.at.costs.root);
         let nested = self.layout.is_nested();
-        let cached = self.fabric.cores[core].walk_cache.lowest(va, leaf, root);
+        let cached = self.at.core.walk_cache.lookup(va, leaf, root);
         let top = cached.map_or(root, |l| l - 1);
         // A walk-cache entry holds the host-physical address of the next
         // table, so the first table after a hit needs no nested translation.
         let mut located = cached.is_some();
-        let mut cycles = self.fabric.costs.walk_overhead;
-        for level in (leaf..=top).rev() {
+        let mut cycles = self.at.costs.walk_overhead;
+        let mut level = top;
+        while level >= leaf {
             if nested && !located {
-                let copy = self.layout.table_home(Dim::Guest, level, va, node).copy;
+                let copy = self.layout.table_copy(Dim::Guest, self.at.node);
                 let gpa = self.layout.guest_entry(level, va, copy);
-                cycles += self.nested_translate(core, node, gpa);
+                cycles += self.nested_translate(gpa);
             }
             located = false;
-            cycles += self.table(core, node, Dim::Guest, level, va);
-            if level > leaf {
-                self.fabric.cores[core].walk_cache.fill(va, level);
-            }
+            cycles += self.table(Dim::Guest, level, va);
+            level -= 1;
         }
         if nested {
             let gpa = self.layout.guest_physical(va);
-            cycles += self.nested_translate(core, node, gpa);
+            cycles += self.nested_translate(gpa);
         }
         cycles
     }
 
-    fn nested_translate(&mut self, core: usize, node: usize, gpa: u64) -> f64 {
+    fn nested_translate(&mut self, gpa: u64) -> f64 {
         let size = self.layout.nested_size(gpa);
-        if self.fabric.cores[core].nested_tlb.lookup(gpa, size) {
+        if self.at.core.nested_tlb.lookup(gpa, size) {
             return 0.0;
         }
-        let (leaf, root) = (size.level(), self.fabric.costs.root);
-        let top = self.fabric.cores[core]
+        let (leaf, root) = (size.level(), self.at.costs.root);
+        let top = self
+            .at
+            .core
             .nested_cache
-            .lowest(gpa, leaf, root)
+            .lookup(gpa, leaf, root)
             .map_or(root, |l| l - 1);
         // A nested walk is a walk of its own, with what that costs besides
         // its references.
-        let mut cycles = self.fabric.costs.walk_overhead;
-        for level in (leaf..=top).rev() {
-            cycles += self.table(core, node, Dim::Nested, level, gpa);
-            if level > leaf {
-                self.fabric.cores[core].nested_cache.fill(gpa, level);
-            }
+        let mut cycles = self.at.costs.walk_overhead;
+        let mut level = top;
+        while level >= leaf {
+            cycles += self.table(Dim::Nested, level, gpa);
+            level -= 1;
         }
         cycles
     }

@@ -85,7 +85,7 @@ fn cold_walk(levels: u32, p: Policies, size: PageSize) -> (f64, u64) {
     let m = machine(levels);
     let mut s = system(&m, p);
     let va = s.layout.start(0) + 0x1234_5678;
-    let cycles = s.walk(0, 0, va, size);
+    let cycles = s.running(0, 0).0.walk(va, size);
     (
         cycles - m.walker.overhead.at(m.clock).0,
         s.fabric.stats.walk_refs,
@@ -139,7 +139,10 @@ fn a_cold_nested_walk_makes_24_references_or_35_with_five_levels() {
             }
             let mut s = system(&m, p);
             let va = s.layout.start(0) + 0x1234_5678;
-            (s.walk(0, 0, va, PageSize::Size4K), s.fabric.stats.walk_refs)
+            (
+                s.running(0, 0).0.walk(va, PageSize::Size4K),
+                s.fabric.stats.walk_refs,
+            )
         };
         assert_eq!(seen, refs);
         // Every reference is 280 cycles of local memory, unless a nested
@@ -167,7 +170,7 @@ fn nested_2_mib_pages_shorten_every_nested_translation_by_one() {
     });
     let mut s = system(&m, p);
     let va = s.layout.start(0) + 0x1234_5678;
-    s.walk(0, 0, va, PageSize::Size4K);
+    s.running(0, 0).0.walk(va, PageSize::Size4K);
     assert_eq!(s.fabric.stats.walk_refs, 4 * (3 + 1) + 3);
 }
 
@@ -177,17 +180,20 @@ fn a_warm_walk_is_the_leaf_alone_where_the_caches_hold_it() {
     let mut s = system(&m, policies(0, 1));
     let va = s.layout.start(0);
     let overhead = m.walker.overhead.at(m.clock).0;
-    s.walk(0, 0, va, PageSize::Size4K);
+    s.running(0, 0).0.walk(va, PageSize::Size4K);
     // The neighbouring page: walk cache for levels 2 to 4, same line in L1.
-    assert_eq!(s.walk(0, 0, va + 0x1000, PageSize::Size4K), overhead + 4.0);
+    assert_eq!(
+        s.running(0, 0).0.walk(va + 0x1000, PageSize::Size4K),
+        overhead + 4.0
+    );
     // Eight entries to a line: the ninth page needs the next line.
     assert_eq!(
-        s.walk(0, 0, va + 0x8000, PageSize::Size4K),
+        s.running(0, 0).0.walk(va + 0x8000, PageSize::Size4K),
         overhead + 580.0
     );
     // Another 2 MiB: its level-2 entry is in L1 (same line), its leaf is not.
     assert_eq!(
-        s.walk(0, 0, va + (1 << 21), PageSize::Size4K),
+        s.running(0, 0).0.walk(va + (1 << 21), PageSize::Size4K),
         overhead + 4.0 + 580.0
     );
 }
