@@ -244,7 +244,7 @@ done
 	fail "stress-ng"
 }
 sums=$(as_postgres "$postgres/psql" -h $dir/pg -Atc "select (select sum(abalance) from pgbench_accounts) =
-	(select sum(delta) from pgbench_history) and (select sum(bbalance) from pgbench_branches) =
+	(select coalesce(sum(delta), 0) from pgbench_history) and (select sum(bbalance) from pgbench_branches) =
 	(select sum(tbalance) from pgbench_tellers)" postgres 2>&1)
 [ "$sums" = t ] || fail "PostgreSQL's sums differ: $sums"
 consistent "at the end"
