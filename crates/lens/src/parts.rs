@@ -230,13 +230,12 @@ impl WalkCache for SplitWalkCache {
     #[inline(always)]
     fn lookup(&mut self, addr: u64, leaf: u32, root: u32) -> Option<u32> {
         let mut entry = entry_number(addr, leaf + 1);
-        let mut level = leaf + 1;
-        for cache in &mut self.levels[leaf as usize - 1..root as usize - 1] {
+        let above = &mut self.levels[leaf as usize - 1..root as usize - 1];
+        for (level, cache) in (leaf + 1..).zip(above) {
             if cache.access(Key::new(entry)) {
                 return Some(level);
             }
             entry >>= 9;
-            level += 1;
         }
         None
     }
