@@ -27,6 +27,14 @@ fail() {
 }
 counter() { awk -v name="$1" '$1 == name { print $2 }' /proc/vmstat; }
 
+# Pages whose owner is the allocation of copies: one number a stack, where all
+# of page_owner's file is a record a page.
+owned_copies() {
+	awk '/pgtable_repl_alloc_page/ { copy = 1 }
+		/^nr_base_pages:/ { if (copy) sum += $2; copy = 0 }
+		END { print sum + 0 }' /sys/kernel/debug/page_owner_stacks/show_stacks
+}
+
 # consistent WHEN: checks every replicated process.
 consistent() {
 	local report file
@@ -249,6 +257,13 @@ sums=$(as_postgres "$postgres/psql" -h $dir/pg -Atc "select (select sum(abalance
 [ "$sums" = t ] || fail "PostgreSQL's sums differ: $sums"
 consistent "at the end"
 say "at the end: $last_check"
+page_owner=false
+grep -qw page_owner=on /proc/cmdline && page_owner=true
+if $page_owner; then
+	owned_before=$(owned_copies)
+	# Servers and this shell are replicated still.
+	[ "$owned_before" != 0 ] || fail "page_owner knows of no copies, $(counter nr_pgtable_repl_pages) pages at the time"
+fi
 
 as_postgres "$postgres/pg_ctl" -D $dir/pg/data -m fast stop >$dir/stop.log 2>&1 || {
 	fail "PostgreSQL did not stop"
@@ -295,10 +310,10 @@ if [ -e /sys/kernel/debug/kmemleak ] && { echo scan >/sys/kernel/debug/kmemleak;
 	}
 	say "kmemleak: $(grep -c '^unreferenced' /sys/kernel/debug/kmemleak) objects, none of replication"
 fi
-if grep -qw page_owner=on /proc/cmdline; then
-	owned=$(grep -c pgtable_repl_alloc_page /sys/kernel/debug/page_owner)
+if $page_owner; then
+	owned=$(owned_copies)
 	[ "$owned" = 0 ] || fail "page_owner names $owned pages of copies"
-	say "page_owner: $owned pages of copies"
+	say "page_owner: $owned pages of copies, $owned_before under load"
 fi
 
 tail -qn 1 $dir/keyvalue-*.log $dir/java.log
