@@ -27,8 +27,12 @@ function note(kernel, test, part, outcome) {
 # The parts of a test, in the formats that the kernel's tests use.
 function read_log(kernel, dir, test,    file, line, name, outcome) {
 	file = dir "/" test ".log"
+	heading = ""
 	while ((getline line < file) > 0) {
 		sub(/\r$/, "", line)
+		# Colours, and progress that the rest was printed over.
+		gsub(/\033\[[0-9;]*m/, "", line)
+		sub(/.*\r/, "", line)
 		if (match(line, /^(# )?(not )?ok [0-9]+/)) {
 			outcome = line ~ /^(# )?not ok/ ? "fail" : line ~ /# *SKIP/ ? "skip" : "pass"
 			name = substr(line, RLENGTH + 1)
@@ -45,8 +49,8 @@ function read_log(kernel, dir, test,    file, line, name, outcome) {
 		} else if (line ~ /^Run test: /) {
 			# khugepaged: a heading, then what it found out
 			heading = substr(line, 11)
-		} else if (test ~ /^khugepaged/ && match(line, /(OK|Fail|Skip)$/)) {
-			outcome = line ~ /OK$/ ? "pass" : line ~ /Skip$/ ? "skip" : "fail"
+		} else if (test ~ /^khugepaged/ && match(line, /(OK|Fail|Skip|Timeout|Unexpected)(: .*)?$/)) {
+			outcome = line ~ /OK$/ ? "pass" : line ~ /Skip(: .*)?$/ ? "skip" : "fail"
 			name = substr(line, 1, RSTART - 1)
 			sub(/\.\.\.+ *$/, "", name)
 			note(kernel, test, heading ": " name, outcome)
