@@ -51,7 +51,7 @@ impl Index for Hashed {
 /// entering below the most recent place.
 ///
 /// Any number of ways works. Lookups are in line for plain LRU and `WAYS`
-/// ways (for up to `WAYS`, if that is 4 or 8), and cost a call otherwise.
+/// ways (for up to `WAYS`, if that is 4), and cost a call otherwise.
 #[derive(Debug, Clone)]
 pub struct TagArray<I, const WAYS: usize> {
     /// The sets of a store of that shape.
@@ -84,6 +84,9 @@ pub fn mix(key: u64) -> u64 {
     h ^ (h >> 33)
 }
 
+/// The golden ratio times 2^64, whose multiples keep away from those of 2^64.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// A key together with its hash, computed once for all levels it is looked up
 /// in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,6 +108,19 @@ impl Key {
             value,
             spread: (hash >> 32) as u32,
             tag: (hash as u32).max(1),
+        }
+    }
+
+    /// Hashes `value` for stores that [`LowBits`] indexes, with a fraction of
+    /// the work. Tags of two such keys less than 2^30 apart differ, but for 0
+    /// and 1.
+    #[inline(always)]
+    pub fn quick(value: u64) -> Self {
+        let high = (value.wrapping_mul(GOLDEN) >> 32) as u32;
+        Key {
+            value,
+            spread: high,
+            tag: high.max(1),
         }
     }
 }
@@ -134,7 +150,7 @@ impl<I: Index, const WAYS: usize> TagArray<I, WAYS> {
         } else {
             (sets, ways)
         };
-        let fits = ways == WAYS || (WAYS <= 8 && ways <= WAYS);
+        let fits = ways == WAYS || (WAYS == 4 && ways < WAYS);
         let (inline, other) = if enter == 0 && fits {
             (sets, 0)
         } else {
@@ -210,9 +226,10 @@ impl<I: Index, const WAYS: usize> TagArray<I, WAYS> {
     #[inline(always)]
     pub fn prefetch(&self, key: Key) {
         let set = I::set(key, self.scale);
-        let tags = match self.inline.get(set) {
-            Some(tags) => tags.as_ptr(),
-            None => self.other.set(set).as_ptr(),
+        let tags = if self.other.tags.is_empty() {
+            self.inline.as_ptr().wrapping_add(set).cast()
+        } else {
+            self.other.set(set).as_ptr()
         };
         #[cfg(target_arch = "x86_64")]
         {
@@ -324,6 +341,10 @@ mod vector {
     /// Whether a way holds `tag`.
     #[inline(always)]
     pub fn holds<const W: usize>(set: &[u32; W], tag: u32) -> bool {
+        if W == 8 {
+            // Compilers make one compare of this where the target has AVX2.
+            return set.iter().fold(false, |found, &t| found | (t == tag));
+        }
         // SAFETY: SSE2 is part of x86-64; nothing here touches memory.
         unsafe {
             let wanted = _mm_set1_epi32(tag as i32);
@@ -365,13 +386,17 @@ mod vector {
     }
 
     /// Puts `tag` in front of `set`, moves the rest up by one and clears what
-    /// leaves `live`.
+    /// leaves `live`, as can be in sets of four.
     #[inline(always)]
     pub fn push_front<const W: usize>(set: &mut [u32; W], tag: u32, live: &[u32; W]) {
         let old = *set;
         // SAFETY: SSE2 is part of x86-64; nothing here touches memory.
         moved(&old, tag, |i, new| unsafe {
-            set_four(set, i, _mm_and_si128(new, four(live, i)));
+            let new = match W {
+                4 => _mm_and_si128(new, four(live, i)),
+                _ => new,
+            };
+            set_four(set, i, new);
         });
     }
 
@@ -523,6 +548,19 @@ mod tests {
                 compare::<16>(ways, enter);
                 compare::<20>(ways, enter);
             }
+        }
+    }
+
+    #[test]
+    fn quick_tags_of_near_keys_differ() {
+        // Multiples of the golden ratio come closest to whole numbers at
+        // Fibonacci numbers; a tag is the high half.
+        let (mut near, mut next) = (1u64, 2);
+        while near < 1 << 30 {
+            let off = (near.wrapping_mul(GOLDEN) as i64).unsigned_abs();
+            assert!(off >= 1 << 32, "{near} apart");
+            assert_ne!(Key::quick(12345).tag, Key::quick(12345 + near).tag);
+            (near, next) = (next, near + next);
         }
     }
 

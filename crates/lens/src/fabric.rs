@@ -256,16 +256,25 @@ impl<P: Parts> Seen<'_, P> {
         }
     }
 
-    /// Cycles to get `line`, which missed the node's caches, from its home.
+    /// Cycles to get `line`, which missed the node's caches: from its home's
+    /// L3 if the directory there finds it, else from its home's memory.
+    ///
+    /// Modified lines leave the caches at the rate at which stores bring them
+    /// in, and have the same homes, so a store also sends one back.
     #[inline(always)]
     pub fn fetch(&mut self, line: Key, write: bool, home: usize) -> f64 {
-        let mut cycles = self.read(home, line);
-        if write {
-            // Modified lines leave the caches at the rate at which stores
-            // bring them in, and have the same homes.
-            cycles += self.memory.write_back(self.node, home);
+        if self.multi_node && home != self.node && self.held_by(home, line) {
+            self.stats.forwards += 1;
+            let cycles = self.memory.forward(self.node, home);
+            return match write {
+                true => cycles + self.memory.write_back(self.node, home),
+                false => cycles,
+            };
         }
-        cycles
+        // The other line is of the same page or table page, so of the same
+        // home.
+        let prefetched = self.costs.adjacent_line && !self.shared.access(Key::new(line.value ^ 1));
+        self.memory.fill(self.node, home, prefetched, write)
     }
 
     /// Tells the host that `line` will be looked up in L3 soon.
@@ -300,24 +309,6 @@ impl<P: Parts> Seen<'_, P> {
         } else {
             above[home - self.node - 1].contains(line)
         }
-    }
-
-    /// From the home's L3 if the directory there finds the line, else from the
-    /// home's memory.
-    #[inline(always)]
-    fn read(&mut self, home: usize, line: Key) -> f64 {
-        if self.multi_node && home != self.node && self.held_by(home, line) {
-            self.stats.forwards += 1;
-            return self.memory.forward(self.node, home);
-        }
-        if self.costs.adjacent_line {
-            // Of the same page or table page, so of the same home.
-            let pair = Key::new(line.value ^ 1);
-            if !self.shared.access(pair) {
-                self.memory.prefetch(self.node, home);
-            }
-        }
-        self.memory.read(self.node, home)
     }
 }
 

@@ -364,7 +364,7 @@ impl Layout {
     }
 
     /// Node of the data page at `va`.
-    #[inline]
+    #[inline(always)]
     pub fn data_node(&self, va: u64) -> usize {
         match self.policies.data {
             DataPolicy::Fixed(n) => n,

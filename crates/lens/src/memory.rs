@@ -159,6 +159,26 @@ impl Memory for QueuedMemory {
         wait + self.links[from * n + home].arrive()
     }
 
+    #[inline(always)]
+    fn fill(&mut self, from: usize, home: usize, prefetched: bool, modified: bool) -> f64 {
+        if from == home {
+            // What most lines do, with one look at their node.
+            let node = &mut self.nodes[home];
+            node.extra += if prefetched { self.same_row } else { 0.0 };
+            node.arrivals += 1 + u64::from(modified);
+            let cycles = self.local + node.wait;
+            return cycles + if modified { node.wait } else { 0.0 };
+        }
+        if prefetched {
+            self.prefetch(from, home);
+        }
+        let mut cycles = self.read(from, home);
+        if modified {
+            cycles += self.write_back(from, home);
+        }
+        cycles
+    }
+
     fn end_quantum(&mut self, cycles: f64) {
         for s in self.nodes.iter_mut().chain(&mut self.links) {
             s.end_quantum(cycles);
@@ -266,6 +286,28 @@ mod tests {
         let link = 11e9 / 64.0 / 2.2e9;
         let fetched = throughput(&mut QueuedMemory::new(&m), 400, 0, 1, PREFETCH);
         assert!((fetched / link * 2.0 - 1.0).abs() < 0.03, "{fetched}");
+    }
+
+    #[test]
+    fn a_filled_line_is_what_its_parts_are() {
+        for (home, prefetched, modified) in (0..8).map(|i| (i & 1, i & 2 != 0, i & 4 != 0)) {
+            let [mut whole, mut parts] = [memory(), memory()];
+            for i in 1..=20_000 {
+                if prefetched {
+                    parts.prefetch(0, home);
+                }
+                let mut cycles = parts.read(0, home);
+                if modified {
+                    cycles += parts.write_back(0, home);
+                }
+                let filled = whole.fill(0, home, prefetched, modified);
+                assert_eq!(filled, cycles, "node {home}, line {i}");
+                if i % 400 == 0 {
+                    whole.end_quantum(1e4);
+                    parts.end_quantum(1e4);
+                }
+            }
+        }
     }
 
     #[test]

@@ -105,6 +105,10 @@ pub trait Memory {
     /// place has to wait: none of the latency, which is nobody's to wait for,
     /// but the queue in front of it.
     fn write_back(&mut self, from: usize, home: usize) -> f64;
+    /// All that a line from memory brings about: it is read, perhaps with a
+    /// `prefetched` neighbour, perhaps in place of a `modified` line. Returns
+    /// the sum of what [`Memory::read`] and [`Memory::write_back`] do.
+    fn fill(&mut self, from: usize, home: usize, prefetched: bool, modified: bool) -> f64;
     /// Ends a quantum of `cycles`: waiting times follow the traffic noted.
     fn end_quantum(&mut self, cycles: f64);
     /// Puts a bandwidth hog on `node`.
@@ -156,7 +160,7 @@ pub struct TwoLevelTlb {
 
 #[inline(always)]
 fn page_key(addr: u64, size: PageSize) -> Key {
-    Key::new((addr >> size.shift()) | (u64::from(size.level()) << 58))
+    Key::quick((addr >> size.shift()) | (u64::from(size.level()) << 58))
 }
 
 impl TwoLevelTlb {
@@ -232,7 +236,7 @@ impl WalkCache for SplitWalkCache {
         let mut entry = entry_number(addr, leaf + 1);
         let above = &mut self.levels[leaf as usize - 1..root as usize - 1];
         for (level, cache) in (leaf + 1..).zip(above) {
-            if cache.access(Key::new(entry)) {
+            if cache.access(Key::quick(entry)) {
                 return Some(level);
             }
             entry >>= 9;

@@ -280,9 +280,20 @@ impl<P: Parts> System<P> {
 
     #[inline(always)]
     fn run_core(&mut self, c: usize, end: f64) {
+        // What virtual machines need is not even compiled into what native
+        // programs run.
+        if self.layout.is_nested() {
+            self.run_core_in::<true>(c, end);
+        } else {
+            self.run_core_in::<false>(c, end);
+        }
+    }
+
+    #[inline(always)]
+    fn run_core_in<const NESTED: bool>(&mut self, c: usize, end: f64) {
         let (a, b) = self.by_core[c];
         let Pipe { core, node, .. } = self.threads[a].pipe;
-        let (mut running, threads) = self.running(core, node);
+        let (mut running, threads) = self.running::<NESTED>(core, node);
         match b {
             None => {
                 let a = &mut threads[a];
@@ -310,7 +321,11 @@ impl<P: Parts> System<P> {
     }
 
     #[inline(always)]
-    fn running(&mut self, core: usize, node: usize) -> (Running<'_, P>, &mut [Thread]) {
+    fn running<const NESTED: bool>(
+        &mut self,
+        core: usize,
+        node: usize,
+    ) -> (Running<'_, P, NESTED>, &mut [Thread]) {
         let running = Running {
             at: self.fabric.seen_from(core, node),
             layout: &self.layout,
@@ -335,8 +350,8 @@ fn tlb_size(layout: &Layout, va: u64, guest: PageSize) -> PageSize {
     }
 }
 
-/// One core at work.
-struct Running<'a, P: Parts> {
+/// One core at work, in a virtual machine if `NESTED`.
+struct Running<'a, P: Parts, const NESTED: bool> {
     at: Seen<'a, P>,
     layout: &'a Layout,
     salts: &'a Salts,
@@ -347,7 +362,7 @@ struct Running<'a, P: Parts> {
     lazy: &'a mut Option<LazyFill>,
 }
 
-impl<P: Parts> Running<'_, P> {
+impl<P: Parts, const NESTED: bool> Running<'_, P, NESTED> {
     /// Makes the next access of `th`, which runs on this core.
     #[inline(always)]
     fn step(&mut self, th: &mut Thread) {
@@ -362,7 +377,11 @@ impl<P: Parts> Running<'_, P> {
         let mut start = issue;
         let mut walk = 0.0;
         let size = self.layout.page_size(a.va);
-        let held = tlb_size(self.layout, a.va, size);
+        let held = if NESTED {
+            tlb_size(self.layout, a.va, size)
+        } else {
+            size
+        };
         match self.at.core.tlb.lookup(a.va, held) {
             TlbHit::L1 => self.at.stats.tlb_l1 += 1,
             TlbHit::L2 => {
@@ -478,7 +497,6 @@ impl<P: Parts> Running<'_, P> {
     #[inline(always)]
     fn walk(&mut self, va: u64, size: PageSize) -> f64 {
         let (leaf, root) = (size.level(), self.at.costs.root);
-        let nested = self.layout.is_nested();
         let cached = self.at.core.walk_cache.lookup(va, leaf, root);
         let top = cached.map_or(root, |l| l - 1);
         // A walk-cache entry holds the host-physical address of the next
@@ -487,7 +505,7 @@ impl<P: Parts> Running<'_, P> {
         let mut cycles = self.at.costs.walk_overhead;
         let mut level = top;
         while level >= leaf {
-            if nested && !located {
+            if NESTED && !located {
                 let copy = self.layout.table_copy(Dim::Guest, self.at.node);
                 let gpa = self.layout.guest_entry(level, va, copy);
                 cycles += self.nested_translate(gpa);
@@ -496,7 +514,7 @@ impl<P: Parts> Running<'_, P> {
             cycles += self.table(Dim::Guest, level, va);
             level -= 1;
         }
-        if nested {
+        if NESTED {
             let gpa = self.layout.guest_physical(va);
             cycles += self.nested_translate(gpa);
         }

@@ -81,11 +81,19 @@ fn system(m: &Machine, p: Policies) -> System<Standard> {
     )
 }
 
+fn walk(s: &mut System<Standard>, va: u64, size: PageSize) -> f64 {
+    if s.layout.is_nested() {
+        s.running::<true>(0, 0).0.walk(va, size)
+    } else {
+        s.running::<false>(0, 0).0.walk(va, size)
+    }
+}
+
 fn cold_walk(levels: u32, p: Policies, size: PageSize) -> (f64, u64) {
     let m = machine(levels);
     let mut s = system(&m, p);
     let va = s.layout.start(0) + 0x1234_5678;
-    let cycles = s.running(0, 0).0.walk(va, size);
+    let cycles = walk(&mut s, va, size);
     (
         cycles - m.walker.overhead.at(m.clock).0,
         s.fabric.stats.walk_refs,
@@ -139,10 +147,7 @@ fn a_cold_nested_walk_makes_24_references_or_35_with_five_levels() {
             }
             let mut s = system(&m, p);
             let va = s.layout.start(0) + 0x1234_5678;
-            (
-                s.running(0, 0).0.walk(va, PageSize::Size4K),
-                s.fabric.stats.walk_refs,
-            )
+            (walk(&mut s, va, PageSize::Size4K), s.fabric.stats.walk_refs)
         };
         assert_eq!(seen, refs);
         // Every reference is 280 cycles of local memory, unless a nested
@@ -170,7 +175,7 @@ fn nested_2_mib_pages_shorten_every_nested_translation_by_one() {
     });
     let mut s = system(&m, p);
     let va = s.layout.start(0) + 0x1234_5678;
-    s.running(0, 0).0.walk(va, PageSize::Size4K);
+    walk(&mut s, va, PageSize::Size4K);
     assert_eq!(s.fabric.stats.walk_refs, 4 * (3 + 1) + 3);
 }
 
@@ -180,20 +185,17 @@ fn a_warm_walk_is_the_leaf_alone_where_the_caches_hold_it() {
     let mut s = system(&m, policies(0, 1));
     let va = s.layout.start(0);
     let overhead = m.walker.overhead.at(m.clock).0;
-    s.running(0, 0).0.walk(va, PageSize::Size4K);
+    walk(&mut s, va, PageSize::Size4K);
     // The neighbouring page: walk cache for levels 2 to 4, same line in L1.
-    assert_eq!(
-        s.running(0, 0).0.walk(va + 0x1000, PageSize::Size4K),
-        overhead + 4.0
-    );
+    assert_eq!(walk(&mut s, va + 0x1000, PageSize::Size4K), overhead + 4.0);
     // Eight entries to a line: the ninth page needs the next line.
     assert_eq!(
-        s.running(0, 0).0.walk(va + 0x8000, PageSize::Size4K),
+        walk(&mut s, va + 0x8000, PageSize::Size4K),
         overhead + 580.0
     );
     // Another 2 MiB: its level-2 entry is in L1 (same line), its leaf is not.
     assert_eq!(
-        s.running(0, 0).0.walk(va + (1 << 21), PageSize::Size4K),
+        walk(&mut s, va + (1 << 21), PageSize::Size4K),
         overhead + 4.0 + 580.0
     );
 }

@@ -16,13 +16,13 @@ struct Gups {
 impl Source for Gups {
     #[inline]
     fn fill(&mut self, out: &mut Vec<Access>) {
-        for _ in 0..64 {
+        out.extend((0..64).map(|_| {
             self.ran = (self.ran << 1) ^ (((self.ran as i64) >> 63) as u64 & 7);
             // The benchmark's low bits index; successive values differ by a
             // shift, which the table's size hides.
             let word = self.ran & (self.words - 1);
-            out.push(Access::store(self.start + word * 8));
-        }
+            Access::store(self.start + word * 8)
+        }));
     }
 }
 
