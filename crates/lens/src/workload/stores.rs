@@ -80,6 +80,7 @@ pub(super) fn btree(s: Scenario) -> Workload {
     Workload {
         name: "BTree",
         threads: if s.is_wide() { None } else { Some(1) },
+        equal_shares: true,
         regions: vec![
             region("elements", elements * RECORD, Init::Single, Backing::Mapped),
             region("headers", places * HEADER, Init::Single, SLABS),
@@ -140,6 +141,7 @@ pub(super) fn hashjoin(s: Scenario) -> Workload {
     Workload {
         name: "HashJoin",
         threads: if s.is_wide() { None } else { Some(1) },
+        equal_shares: true,
         regions: vec![
             region("buckets", elements * 8, Init::Single, Backing::Mapped),
             region("tuples", elements * TUPLE, Init::Single, Backing::Mapped),
@@ -211,6 +213,7 @@ pub(super) fn redis(s: Scenario) -> Workload {
     Workload {
         name: "Redis",
         threads: Some(1),
+        equal_shares: false,
         regions,
         // The fit to its native all-local run, for machines without one.
         default_base: 170.0,
@@ -266,6 +269,7 @@ pub(super) fn memcached(s: Scenario) -> Workload {
     Workload {
         name: "Memcached",
         threads,
+        equal_shares: false,
         regions: vec![
             region("hash table", table * 8, Init::Single, Backing::Mapped),
             region("items", count * size, Init::Scatter, Backing::Mapped),
