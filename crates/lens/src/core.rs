@@ -45,6 +45,8 @@ pub(crate) struct Pipe {
     ready: f64,
     ring: [f64; RING],
     count: usize,
+    /// Accesses after which the thread has done its share.
+    limit: usize,
     carry: f64,
     pace: Pace,
     /// The whole part of the window, both ways.
@@ -99,6 +101,7 @@ impl Pipe {
             ready: 0.0,
             ring: [0.0; RING],
             count: 0,
+            limit: usize::MAX,
             carry: 0.0,
             pace,
             whole: pace.window.floor(),
@@ -122,6 +125,17 @@ impl Pipe {
         self.issue = self.done;
         self.ready = self.ready.max(self.done);
         drained
+    }
+
+    /// Gives the thread `share` more accesses to make, and then no more.
+    pub fn allot(&mut self, share: u64) {
+        self.limit = self.count + share as usize;
+    }
+
+    /// Whether it has made all that it was given.
+    #[inline(always)]
+    pub fn has_finished(&self) -> bool {
+        self.count >= self.limit
     }
 
     /// Skips time in which the thread did not run, up to `now`.

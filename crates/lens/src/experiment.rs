@@ -67,6 +67,9 @@ pub fn build(m: &Machine, w: &Workload, setup: &Setup, pace: Pace, seed: u64) ->
         .map(|t| w.source(&starts, seed, t))
         .collect();
     let mut system = System::new(m, layout, pace, &cpus, sources);
+    if w.equal_shares && setup.scenario.is_wide() {
+        system.share_equally();
+    }
     if let Some(node) = setup.interferer {
         system.add_interferer(node);
     }

@@ -97,6 +97,7 @@ pub struct System<P: Parts> {
     salts: Salts,
     leaf_bits: Option<LeafBits>,
     lazy: Option<LazyFill>,
+    equal_shares: bool,
 }
 
 impl<P: Parts> System<P> {
@@ -157,6 +158,7 @@ impl<P: Parts> System<P> {
             salts,
             leaf_bits: None,
             lazy: None,
+            equal_shares: false,
         }
     }
 
@@ -180,6 +182,13 @@ impl<P: Parts> System<P> {
     /// Fills replicas lazily from now on. Without this replicas are complete.
     pub fn fill_lazily(&mut self, lazy: LazyFill) {
         self.lazy = Some(lazy);
+    }
+
+    /// Divides the work of each run evenly among the threads from now on, as
+    /// a loop with a barrier behind it does: who is faster sleeps until the
+    /// slowest has come. Without this every thread makes what it can.
+    pub fn share_equally(&mut self) {
+        self.equal_shares = true;
     }
 
     /// Thread `from` changes the entry for `va` and has every thread of
@@ -234,6 +243,11 @@ impl<P: Parts> System<P> {
     /// Runs until all threads together have made `accesses` more, and returns
     /// what happened meanwhile.
     pub fn run(&mut self, accesses: u64) -> Stats {
+        let accesses = if self.equal_shares {
+            self.allot(accesses)
+        } else {
+            accesses
+        };
         let before: f64 = self.threads.iter().map(|t| t.pipe.done).sum();
         self.fabric.stats = Stats::default();
         while self.fabric.stats.accesses < accesses {
@@ -245,6 +259,18 @@ impl<P: Parts> System<P> {
         let mut stats = std::mem::take(&mut self.fabric.stats);
         stats.cycles = self.threads.iter().map(|t| t.pipe.done).sum::<f64>() - before;
         stats
+    }
+
+    /// Gives every thread the same part of `accesses`, to begin together.
+    /// Returns the sum.
+    fn allot(&mut self, accesses: u64) -> u64 {
+        let threads = self.threads.len() as u64;
+        let share = accesses.div_ceil(threads);
+        for t in &mut self.threads {
+            t.pipe.resume(self.clock);
+            t.pipe.allot(share);
+        }
+        share * threads
     }
 
     /// Runs all cores until `end`, with the vector and bit instructions that
@@ -296,23 +322,23 @@ impl<P: Parts> System<P> {
         let (mut running, threads) = self.running::<NESTED>(core, node);
         match b {
             None => {
-                let a = &mut threads[a];
-                while a.pipe.done < end {
-                    running.step(a);
-                }
+                running.run(&mut threads[a], end);
             }
             Some(b) => {
                 // A core's first thread comes first in the list, too.
                 let (first, second) = threads.split_at_mut(b);
                 let (a, b) = (&mut first[a], &mut second[0]);
                 loop {
-                    let behind = if a.pipe.done <= b.pipe.done {
-                        &mut *a
+                    let (behind, other) = if a.pipe.done <= b.pipe.done {
+                        (&mut *a, &mut *b)
                     } else {
-                        &mut *b
+                        (&mut *b, &mut *a)
                     };
                     if behind.pipe.done >= end {
                         return;
+                    }
+                    if behind.pipe.has_finished() {
+                        return running.run(other, end);
                     }
                     running.step(behind);
                 }
@@ -363,6 +389,14 @@ struct Running<'a, P: Parts, const NESTED: bool> {
 }
 
 impl<P: Parts, const NESTED: bool> Running<'_, P, NESTED> {
+    /// Runs `th` alone until `end`.
+    #[inline(always)]
+    fn run(&mut self, th: &mut Thread, end: f64) {
+        while th.pipe.done < end && !th.pipe.has_finished() {
+            self.step(th);
+        }
+    }
+
     /// Makes the next access of `th`, which runs on this core.
     #[inline(always)]
     fn step(&mut self, th: &mut Thread) {

@@ -387,3 +387,42 @@ fn the_same_input_gives_the_same_cycles() {
     let p = policies(0, 1);
     assert_eq!(uniform(false, PACE, p), uniform(false, PACE, p));
 }
+
+#[test]
+fn equal_shares_make_the_fast_wait_for_the_slow_without_counting_it() {
+    // One CPU beside the data and one on another node.
+    let m = machine(4);
+    let far = m.cores_per_socket * m.threads_per_core;
+    let run = |cpus: &[usize], equal: bool| {
+        let sources = cpus
+            .iter()
+            .map(|&cpu| {
+                Box::new(Uniform {
+                    x: cpu as u64,
+                    start: layout(policies(0, 0)).start(0),
+                    bytes: 64 << 30,
+                    dependent: true,
+                    write: false,
+                }) as Box<dyn Source + Send>
+            })
+            .collect();
+        let mut s = System::<Standard>::new(&m, layout(policies(0, 0)), PACE, cpus, sources);
+        if equal {
+            s.share_equally();
+        }
+        let n = cpus.len() as u64;
+        s.run(50_000 * n);
+        s.run(20_000 * n)
+    };
+    let [near_alone, far_alone] = [0, far].map(|cpu| run(&[cpu], false).cycles_per_access());
+    assert!(far_alone > 1.5 * near_alone, "{far_alone} {near_alone}");
+    let both = run(&[0, far], true);
+    assert_eq!(both.accesses, 40_000);
+    let mean = (near_alone + far_alone) / 2.0;
+    assert!(
+        (both.cycles_per_access() / mean - 1.0).abs() < 0.02,
+        "{both:?}"
+    );
+    // Who makes what it can makes more of the work where work is cheap.
+    assert!(run(&[0, far], false).cycles_per_access() < 0.97 * mean);
+}

@@ -74,6 +74,9 @@ pub(super) fn graph500(s: Scenario) -> Workload {
     Workload {
         name: "Graph500",
         threads: None,
+        // A thread's share is of vertices, whose degrees decide how long it
+        // takes.
+        equal_shares: false,
         regions: vec![
             region(
                 "cold edge list",
@@ -142,6 +145,7 @@ pub(super) fn pagerank() -> Workload {
     Workload {
         name: "PageRank",
         threads: Some(28),
+        equal_shares: false,
         regions: vec![
             region("index", VERTICES * 8, Init::Single, Backing::Mapped),
             region("neighbours", EDGES * 4, Init::Single, Backing::Mapped),

@@ -31,6 +31,7 @@ pub(super) fn gups(_: Scenario) -> Workload {
     Workload {
         name: "GUPS",
         threads: Some(1),
+        equal_shares: false,
         regions: vec![region("table", bytes, Init::Single, Backing::Mapped)],
         default_base: 20.0,
         make: Box::new(move |at, mut rng| {
@@ -132,6 +133,7 @@ pub(super) fn xsbench(s: Scenario) -> Workload {
     Workload {
         name: "XSBench",
         threads,
+        equal_shares: false,
         regions: vec![
             region(
                 "nuclide grids",
@@ -231,6 +233,7 @@ pub(super) fn canneal(s: Scenario) -> Workload {
     Workload {
         name: "Canneal",
         threads: if s.is_wide() { None } else { Some(1) },
+        equal_shares: true,
         regions: vec![
             region("elements", count * ELEMENT, Init::Single, Backing::Mapped),
             // One vector for each row of the chip, 88 KB: below malloc's
@@ -299,6 +302,7 @@ pub(super) fn liblinear() -> Workload {
     Workload {
         name: "LibLinear",
         threads: Some(28),
+        equal_shares: false,
         regions: vec![
             region("row pointers", INSTANCES * 8, Init::Single, Backing::Mapped),
             region("features", INSTANCES * ROW, Init::Single, Backing::Mapped),
@@ -338,6 +342,7 @@ pub(super) fn stream() -> Workload {
     Workload {
         name: "STREAM",
         threads: None,
+        equal_shares: false,
         regions: ["a", "b", "c"]
             .map(|n| region(n, bytes, Init::Parallel, Backing::Mapped))
             .to_vec(),

@@ -47,6 +47,9 @@ pub struct Workload {
     pub name: &'static str,
     /// Threads; `None` is one for every hardware thread in use.
     pub threads: Option<usize>,
+    /// Whether every thread has the same number of operations to do before
+    /// all of them go on. Else they take the next from a common stock.
+    pub equal_shares: bool,
     /// What the process maps, in allocation order.
     pub regions: Vec<RegionSpec>,
     /// Base cycles per unit of work when no measured run says better.

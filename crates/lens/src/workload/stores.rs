@@ -5,40 +5,65 @@ use super::{ARENA, GIB, Rng, Scenario, Workload, place, region};
 use crate::layout::{Backing, Init};
 use crate::system::{Access, Source};
 
-/// Lookups in a B+ tree of order 4 whose nodes are three `malloc` blocks side
-/// by side (node, keys, pointers), inserted in random key order: a level's
-/// nodes are all over the heap.
+/// Lookups in a B+ tree of order 16 that was filled from both ends of the key
+/// range, so that every node was split and is half full.
+///
+/// A node is a header from a slab of headers, and two small heap blocks, one
+/// for its keys and one for its pointers. A leaf points to a record, which
+/// points to the element. All were made in the order of insertion: a parent's
+/// parts lie among its children's.
 struct BTree {
-    heap: u64,
-    slots: u64,
+    headers: u64,
+    blocks: u64,
     records: u64,
+    payload: u64,
     elements: u64,
+    nodes: u64,
     depth: u32,
     rng: Rng,
 }
 
-/// Bytes of a node with its two arrays, allocator headers included.
-const NODE: u64 = 144;
-/// Bytes of a 16-byte record with its header.
-const RECORD: u64 = 32;
-/// Mean children per node: order 4 at the ln 2 fill of random insertion.
-const FANOUT: f64 = 2.77;
+/// Children of a node, and keys of a leaf: half of the order.
+const FANOUT: u64 = 8;
+/// Bytes of a node's header.
+const HEADER: u64 = 48;
+/// Bytes of its two blocks, of 120 and 128 bytes. To align one to 64 bytes
+/// `posix_memalign` takes 96 more, and what it gives back of these is too
+/// small for the next.
+const BLOCKS: u64 = 464;
+/// How far behind the keys the pointers are.
+const POINTERS: u64 = 256;
+/// Headers and records come from slabs of 256 KiB, each aligned to 2 MiB
+/// inside a mapping of 2 MiB and 260 KiB, just below the one before. glibc
+/// writes a slab's size in front of it, so most find a small page in their
+/// 2 MiB and cannot have a huge one; where two mappings are 4 MiB apart a slab
+/// can. With glibc 2.36, 51 of 400 do.
+const SLABS: Backing = Backing::Arena {
+    huge: 260.0 / 2048.0,
+};
+/// Bytes of a record, and of an element.
+const RECORD: u64 = 16;
+
+/// The place of node `index` of `level` (0 is the leaves') in the order in
+/// which nodes were made: every eighth is a parent.
+fn made(index: u64, level: u32) -> u64 {
+    let among_leaves = index + index / (FANOUT - 1);
+    (0..level).fold(among_leaves, |at, _| at * FANOUT + FANOUT - 1)
+}
 
 impl Source for BTree {
     fn fill(&mut self, out: &mut Vec<Access>) {
         let key = self.rng.below(self.elements);
-        for level in (1..=self.depth).rev() {
-            // Which of the level's nodes: the elements it covers shrink by
-            // the fan-out towards the leaves.
-            let index = (key as f64 / FANOUT.powi(level as i32)) as u64;
-            let node = self.heap + place(index, u64::from(level), self.slots) * NODE;
-            // The keys follow the header; the chosen pointer is past them.
-            out.push(Access::chase(node));
-            out.push(Access::load(node + 80));
+        for level in (0..self.depth).rev() {
+            let node = made(key / FANOUT.pow(level + 1), level).min(self.nodes + u64::from(level));
+            out.push(Access::chase(self.headers + node * HEADER));
+            // Keys and pointers that are in use fill a line each.
+            let block = self.blocks + node * BLOCKS;
+            out.push(Access::chase(block));
+            out.push(Access::load(block + POINTERS));
         }
-        out.push(Access::chase(
-            self.records + place(key, 77, self.elements) * RECORD,
-        ));
+        out.push(Access::chase(self.records + key * RECORD));
+        out.push(Access::chase(self.payload + key * RECORD));
     }
 }
 
@@ -48,23 +73,29 @@ pub(super) fn btree(s: Scenario) -> Workload {
         Scenario::Wide => 1_500_000_000,
         Scenario::VirtualThin | Scenario::VirtualWide => 3_400_000_000,
     };
-    let leaves = elements as f64 / FANOUT;
-    let slots = (leaves * FANOUT / (FANOUT - 1.0)) as u64;
-    let depth = leaves.log(FANOUT).ceil() as u32 + 1;
+    let depth = elements.ilog(FANOUT) + 1;
+    // The last few parents come behind all that have their eight children.
+    let nodes = made(elements / FANOUT, 0) + 1;
+    let places = nodes + u64::from(depth);
     Workload {
         name: "BTree",
         threads: if s.is_wide() { None } else { Some(1) },
+        equal_shares: true,
         regions: vec![
-            region("nodes", slots * NODE, Init::Single, ARENA),
-            region("records", elements * RECORD, Init::Single, ARENA),
+            region("elements", elements * RECORD, Init::Single, Backing::Mapped),
+            region("headers", places * HEADER, Init::Single, SLABS),
+            region("keys and pointers", places * BLOCKS, Init::Single, ARENA),
+            region("records", elements * RECORD, Init::Single, SLABS),
         ],
         default_base: 10.0,
         make: Box::new(move |at, rng| {
             Box::new(BTree {
-                heap: at[0],
-                slots,
-                records: at[1],
+                payload: at[0],
+                headers: at[1],
+                blocks: at[2],
+                records: at[3],
                 elements,
+                nodes,
                 depth,
                 rng,
             })
@@ -110,6 +141,7 @@ pub(super) fn hashjoin(s: Scenario) -> Workload {
     Workload {
         name: "HashJoin",
         threads: if s.is_wide() { None } else { Some(1) },
+        equal_shares: true,
         regions: vec![
             region("buckets", elements * 8, Init::Single, Backing::Mapped),
             region("tuples", elements * TUPLE, Init::Single, Backing::Mapped),
@@ -181,6 +213,7 @@ pub(super) fn redis(s: Scenario) -> Workload {
     Workload {
         name: "Redis",
         threads: Some(1),
+        equal_shares: false,
         regions,
         // The fit to its native all-local run, for machines without one.
         default_base: 170.0,
@@ -236,6 +269,7 @@ pub(super) fn memcached(s: Scenario) -> Workload {
     Workload {
         name: "Memcached",
         threads,
+        equal_shares: false,
         regions: vec![
             region("hash table", table * 8, Init::Single, Backing::Mapped),
             region("items", count * size, Init::Scatter, Backing::Mapped),
@@ -251,5 +285,30 @@ pub(super) fn memcached(s: Scenario) -> Workload {
                 rng,
             })
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_of_a_tree_have_places_of_their_own_parents_among_their_children() {
+        let mut taken = vec![false; made(FANOUT.pow(3), 0) as usize];
+        for level in 0..3 {
+            for index in 0..FANOUT.pow(3 - level) {
+                let place = made(index, level);
+                let children = |i| made(i, level.saturating_sub(1));
+                if level > 0 {
+                    assert!(children(FANOUT * index) < place, "{level} {index}");
+                    assert!(place < children(FANOUT * (index + 2)), "{level} {index}");
+                }
+                if let Some(t) = taken.get_mut(place as usize) {
+                    assert!(!std::mem::replace(t, true), "{level} {index}");
+                }
+            }
+        }
+        // One in every FANOUT^4 belongs to a level above these.
+        assert!(taken.iter().filter(|t| !**t).count() <= 1);
     }
 }
