@@ -80,3 +80,8 @@ bench-hydra: ## count TLB interrupts, table pages, faults and instructions: stoc
 bench-lens: ## how fast the timing model is; CHAMPSIM=path of its binary compares
 	@cargo build --release --locked --quiet -p spindle
 	@$${CARGO_TARGET_DIR:-target}/release/spindle lens bench $(if $(CHAMPSIM),--champsim "$(CHAMPSIM)")
+
+.PHONY: bench-plugin
+bench-plugin: ## how much the lens slows a random-access loop in the lab VM
+	@scripts/setup.sh demo
+	@scripts/bench-plugin.sh

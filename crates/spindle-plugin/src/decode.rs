@@ -54,7 +54,8 @@ pub fn event(insn: &[u8]) -> Option<Event> {
             }
         }
         [0x40..=0x4f, rest @ ..] => event(rest).filter(|event| *event == Event::LoadsRoot),
-        [0x0f, 0x22, modrm] if modrm >> 3 & 7 == 3 => Some(Event::LoadsRoot),
+        // CR3; or CR4, by which kernels drop what is global.
+        [0x0f, 0x22, modrm] if matches!(modrm >> 3 & 7, 3 | 4) => Some(Event::LoadsRoot),
         [0x66, 0x0f, 0x38, 0x82, ..] => Some(Event::LoadsRoot), // INVPCID
         [0x0f, 0x01, modrm, ..] if modrm >> 6 != 3 && modrm >> 3 & 7 == 7 => Some(Event::DropsPage),
         _ => None,
@@ -148,8 +149,9 @@ mod tests {
     #[test]
     fn instructions_that_drop_translations_are_known() {
         assert_eq!(event(&[0x0f, 0x22, 0xd8]), Some(Event::LoadsRoot)); // mov %rax,%cr3
+        assert_eq!(event(&[0x0f, 0x22, 0xe0]), Some(Event::LoadsRoot)); // mov %rax,%cr4
         assert_eq!(event(&[0x41, 0x0f, 0x22, 0xdc]), Some(Event::LoadsRoot)); // %r12
-        assert_eq!(event(&[0x0f, 0x22, 0xe0]), None); // mov %rax,%cr4
+        assert_eq!(event(&[0x0f, 0x22, 0xc0]), None); // mov %rax,%cr0
         assert_eq!(event(&[0x0f, 0x20, 0xd8]), None); // mov %cr3,%rax
         assert_eq!(event(&[0x0f, 0x01, 0x3f]), Some(Event::DropsPage)); // invlpg (%rdi)
         assert_eq!(event(&[0x0f, 0x01, 0xf8]), None); // swapgs
