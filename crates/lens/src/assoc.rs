@@ -12,9 +12,9 @@ use std::marker::PhantomData;
 /// How a key picks its set.
 pub trait Index {
     /// What [`Index::set`] needs to know of `sets`, which is not 0.
-    fn scale(sets: u32) -> u32;
+    fn scale(sets: u32) -> u64;
     /// The set of `key`.
-    fn set(key: Key, scale: u32) -> usize;
+    fn set(key: Key, scale: u64) -> usize;
 }
 
 /// Low bits of the key, as private caches and TLBs do. The number of sets
@@ -23,13 +23,13 @@ pub trait Index {
 pub struct LowBits;
 
 impl Index for LowBits {
-    fn scale(sets: u32) -> u32 {
+    fn scale(sets: u32) -> u64 {
         assert!(sets.is_power_of_two());
-        sets - 1
+        u64::from(sets - 1)
     }
     #[inline(always)]
-    fn set(key: Key, scale: u32) -> usize {
-        (key.value as u32 & scale) as usize
+    fn set(key: Key, scale: u64) -> usize {
+        (key.value & scale) as usize
     }
 }
 
@@ -38,12 +38,12 @@ impl Index for LowBits {
 pub struct Hashed;
 
 impl Index for Hashed {
-    fn scale(sets: u32) -> u32 {
-        sets
+    fn scale(sets: u32) -> u64 {
+        u64::from(sets)
     }
     #[inline(always)]
-    fn set(key: Key, scale: u32) -> usize {
-        ((u64::from(key.spread) * u64::from(scale)) >> 32) as usize
+    fn set(key: Key, scale: u64) -> usize {
+        ((u128::from(key.hash) * u128::from(scale)) >> 64) as usize
     }
 }
 
@@ -59,7 +59,7 @@ pub struct TagArray<I, const WAYS: usize> {
     /// All ones for each way of these sets that is in use, 0 for the rest.
     live: [u32; WAYS],
     /// Sets as [`Index::set`] wants them.
-    scale: u32,
+    scale: u64,
     /// The sets of any other store.
     other: Other,
     index: PhantomData<I>,
@@ -87,42 +87,76 @@ pub fn mix(key: u64) -> u64 {
 /// The golden ratio times 2^64, whose multiples keep away from those of 2^64.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
+/// Any number with no pattern (the fraction of pi).
+const SEED: u64 = 0x243f_6a88_85a3_08d3;
+
 /// A key together with its hash, computed once for all levels it is looked up
 /// in.
+///
+/// Two keys that differ in their lowest bit are a pair, as the lines are that
+/// a prefetcher reads together. They fall into the same set of a [`Hashed`]
+/// store, and their tags differ in the lowest bit, so that one look at the set
+/// answers for both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key {
     /// The key itself: a line number, a page number, an entry number.
     pub value: u64,
-    /// High half of the hash.
-    spread: u32,
-    /// Low half of the hash; 0, which marks an empty way, counts as 1.
+    /// Its hash, or that of its pair; the set is taken from the high bits.
+    hash: u64,
+    /// What tells it from others of its set, from low bits of the hash. One key
+    /// in 2^31 has 0, which marks an empty way, and is taken for present where
+    /// there is one: what a collision does.
     tag: u32,
 }
 
 impl Key {
-    /// Hashes `value`.
+    /// Hashes `value`: the halves of a full product, folded.
     #[inline(always)]
     pub fn new(value: u64) -> Self {
-        let hash = mix(value);
+        let product = u128::from((value >> 1) ^ SEED) * u128::from(GOLDEN);
+        let hash = product as u64 ^ (product >> 64) as u64;
         Key {
             value,
-            spread: (hash >> 32) as u32,
-            tag: (hash as u32).max(1),
+            hash,
+            tag: (hash as u32) << 1 | (value as u32 & 1),
         }
     }
 
     /// Hashes `value` for stores that [`LowBits`] indexes, with a fraction of
-    /// the work. Tags of two such keys less than 2^30 apart differ, but for 0
-    /// and 1.
+    /// the work. Tags of two such keys less than 2^30 apart differ. The other
+    /// key of its pair has nothing in common with it.
     #[inline(always)]
     pub fn quick(value: u64) -> Self {
-        let high = (value.wrapping_mul(GOLDEN) >> 32) as u32;
+        // One more than `value`, or the tag of 0 would be 0.
+        let hash = value.wrapping_add(1).wrapping_mul(GOLDEN);
         Key {
             value,
-            spread: high,
-            tag: high.max(1),
+            hash,
+            tag: (hash >> 32) as u32,
         }
     }
+
+    /// The other key of its pair, unless it is a [`Key::quick`] one.
+    #[inline(always)]
+    pub fn other(self) -> Self {
+        Key {
+            value: self.value ^ 1,
+            hash: self.hash,
+            tag: self.tag ^ 1,
+        }
+    }
+}
+
+/// What a set says of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// It is there, and the most recent now.
+    Held,
+    /// It is not; whether the other key of its pair is.
+    Absent {
+        /// That one is there.
+        other: bool,
+    },
 }
 
 impl<I: Index, const WAYS: usize> TagArray<I, WAYS> {
@@ -182,6 +216,54 @@ impl<I: Index, const WAYS: usize> TagArray<I, WAYS> {
         match self.inline.get_mut(set) {
             Some(tags) => touch(tags, key.tag, &self.live),
             None => self.other.access(set, key.tag),
+        }
+    }
+
+    /// Looks `key` up and makes it the most recent, if it is there.
+    #[inline(always)]
+    pub fn find(&mut self, key: Key) -> Found {
+        let set = I::set(key, self.scale);
+        match self.inline.get_mut(set) {
+            Some(tags) => {
+                if !vector::holds_either(tags, key.tag) {
+                    return Found::Absent { other: false };
+                }
+                if !vector::holds(tags, key.tag) {
+                    return Found::Absent { other: true };
+                }
+                let at = vector::place(tags, key.tag);
+                move_to_front(tags, key.tag, at);
+                Found::Held
+            }
+            None => self.other.find(set, key.tag),
+        }
+    }
+
+    /// Inserts `key`, which is absent, in place of the least recent.
+    #[inline(always)]
+    pub fn insert(&mut self, key: Key) {
+        let set = I::set(key, self.scale);
+        match self.inline.get_mut(set) {
+            Some(tags) => push(tags, key.tag, &self.live),
+            None => self.other.insert(set, &[key.tag]),
+        }
+    }
+
+    /// Inserts `key` and then the other key of its pair, both absent.
+    #[inline(always)]
+    pub fn insert_pair(&mut self, key: Key) {
+        let set = I::set(key, self.scale);
+        match self.inline.get_mut(set) {
+            Some(tags) if WAYS > 8 => {
+                tags.copy_within(..WAYS - 2, 2);
+                tags[1] = key.tag;
+                tags[0] = key.other().tag;
+            }
+            Some(tags) => {
+                push(tags, key.tag, &self.live);
+                push(tags, key.other().tag, &self.live);
+            }
+            None => self.other.insert(set, &[key.tag, key.other().tag]),
         }
     }
 
@@ -278,6 +360,33 @@ impl Other {
     }
 }
 
+impl Other {
+    #[inline(never)]
+    fn find(&mut self, set: usize, tag: u32) -> Found {
+        let tags = self.set_mut(set);
+        match tags.iter().position(|t| t | 1 == tag | 1) {
+            None => Found::Absent { other: false },
+            Some(first) => match tags[first..].iter().position(|&t| t == tag) {
+                None => Found::Absent { other: true },
+                Some(p) => {
+                    tags.copy_within(..first + p, 1);
+                    tags[0] = tag;
+                    Found::Held
+                }
+            },
+        }
+    }
+
+    #[inline(never)]
+    fn insert(&mut self, set: usize, new: &[u32]) {
+        let enter = self.enter;
+        let tags = self.set_mut(set);
+        if !tags.is_empty() {
+            new.iter().for_each(|&tag| enter_at(tags, tag, enter));
+        }
+    }
+}
+
 fn touch_exact<const W: usize>(set: &mut [u32], tag: u32) -> bool {
     let set: &mut [u32; W] = set.try_into().expect("a set has `ways` tags");
     touch(set, tag, &[u32::MAX; W])
@@ -286,33 +395,45 @@ fn touch_exact<const W: usize>(set: &mut [u32], tag: u32) -> bool {
 /// Makes `tag` the most recent of `set`, of which only the lanes of `live` are
 /// in use. True if it was there already; the least recent tag leaves
 /// otherwise.
-///
-/// Sets of up to eight ways are rewritten whole, without a branch on the place
-/// of a hit, which the host could not predict.
 #[inline(always)]
 fn touch<const W: usize>(set: &mut [u32; W], tag: u32, live: &[u32; W]) -> bool {
     if !vector::holds(set, tag) {
-        if W <= 8 {
-            vector::push_front(set, tag, live);
-        } else {
-            set.copy_within(0..W - 1, 1);
-            set[0] = tag;
-        }
+        push(set, tag, live);
         return false;
     }
     let at = vector::place(set, tag);
+    move_to_front(set, tag, at);
+    true
+}
+
+/// Puts `tag`, which is absent, in front of `set`, of which only the lanes of
+/// `live` are in use.
+#[inline(always)]
+fn push<const W: usize>(set: &mut [u32; W], tag: u32, live: &[u32; W]) {
     if W <= 8 {
-        vector::to_front(set, tag, at);
+        vector::push_front(set, tag, live);
     } else {
-        match set.first_chunk_mut::<8>() {
-            Some(eight) if at < 8 => vector::to_front(eight, tag, at),
-            _ => {
-                set.copy_within(0..at, 1);
-                set[0] = tag;
-            }
+        set.copy_within(..W - 1, 1);
+        set[0] = tag;
+    }
+}
+
+/// Makes `tag` at place `at` the most recent of `set`.
+///
+/// Up to eight ways are rewritten whole, without a branch on the place, which
+/// the host could not predict.
+#[inline(always)]
+fn move_to_front<const W: usize>(set: &mut [u32; W], tag: u32, at: usize) {
+    if W <= 8 {
+        return vector::to_front(set, tag, at);
+    }
+    match set.first_chunk_mut::<8>() {
+        Some(eight) if at < 8 => vector::to_front(eight, tag, at),
+        _ => {
+            set.copy_within(..at, 1);
+            set[0] = tag;
         }
     }
-    true
 }
 
 /// Operations on whole sets, of a multiple of four ways.
@@ -354,6 +475,16 @@ mod vector {
             }
             _mm_movemask_epi8(found) != 0
         }
+    }
+
+    /// Whether a way holds `tag` or the other tag of its pair.
+    #[inline(always)]
+    pub fn holds_either<const W: usize>(set: &[u32; W], tag: u32) -> bool {
+        let either = |tags: &[u32]| {
+            tags.iter()
+                .fold(false, |found, t| found | (t | 1 == tag | 1))
+        };
+        either(&set[..W / 8 * 8]) | either(&set[W / 8 * 8..])
     }
 
     /// The first way that holds `tag`, which one does.
@@ -436,6 +567,11 @@ mod vector {
         set.contains(&tag)
     }
 
+    /// Whether a way holds `tag` or the other tag of its pair.
+    pub fn holds_either<const W: usize>(set: &[u32; W], tag: u32) -> bool {
+        set.iter().any(|t| t | 1 == tag | 1)
+    }
+
     /// The first way that holds `tag`, which one does.
     pub fn place<const W: usize>(set: &[u32; W], tag: u32) -> usize {
         set.iter().position(|&t| t == tag).unwrap_or(0)
@@ -464,8 +600,7 @@ fn touch_any(set: &mut [u32], tag: u32) -> bool {
     at.is_some()
 }
 
-/// As [`touch_any`], but a new tag enters at place `enter`, or in front of
-/// that where the set has room.
+/// As [`touch_any`], but a new tag enters at place `enter`.
 #[inline]
 fn touch_below(set: &mut [u32], tag: u32, enter: usize) -> bool {
     if let Some(p) = set.iter().position(|&t| t == tag) {
@@ -473,6 +608,14 @@ fn touch_below(set: &mut [u32], tag: u32, enter: usize) -> bool {
         set[0] = tag;
         return true;
     }
+    enter_at(set, tag, enter);
+    false
+}
+
+/// Puts `tag`, which is absent, at place `enter`, or in front of that where
+/// the set has room.
+#[inline]
+fn enter_at(set: &mut [u32], tag: u32, enter: usize) {
     let room = set[..enter].iter().position(|&t| t == 0);
     let last = set.len() - 1;
     let at = room.unwrap_or_else(|| {
@@ -480,7 +623,6 @@ fn touch_below(set: &mut [u32], tag: u32, enter: usize) -> bool {
         enter
     });
     set[at] = tag;
-    false
 }
 
 #[cfg(test)]

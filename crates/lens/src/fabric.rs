@@ -4,7 +4,7 @@
 //! It knows lines and nodes, not pages: [`crate::system`] decides which table
 //! entries a generated walk refers to, [`crate::live`] is told.
 
-use crate::assoc::Key;
+use crate::assoc::{Found, Key};
 use crate::core::later;
 use crate::machine::Machine;
 use crate::parts::{Memory, Parts, PrivateCache, PrivateHit, SharedCache};
@@ -157,8 +157,16 @@ pub(crate) enum Cached {
     Private(f64),
     /// The node's L3 has it: cycles.
     Shared(f64),
-    /// None had it, all have it now: [`Seen::fetch`] it.
-    No,
+    /// None had it: [`Seen::fetch`] it.
+    No(Missing),
+}
+
+/// A line that no cache of its node had.
+#[must_use]
+pub(crate) struct Missing {
+    line: Key,
+    /// Whether L3 has the other line of the pair.
+    other: bool,
 }
 
 pub(crate) struct Fabric<P: Parts> {
@@ -247,23 +255,24 @@ impl<P: Parts> Seen<'_, P> {
                 if write && self.multi_node {
                     self.own(line);
                 }
-                if self.shared.access(line) {
-                    Cached::Shared(self.costs.l3)
-                } else {
-                    Cached::No
+                match self.shared.find(line) {
+                    Found::Held => Cached::Shared(self.costs.l3),
+                    Found::Absent { other } => Cached::No(Missing { line, other }),
                 }
             }
         }
     }
 
-    /// Cycles to get `line`, which missed the node's caches: from its home's
-    /// L3 if the directory there finds it, else from its home's memory.
+    /// Cycles to get a line that missed the node's caches: from its home's L3
+    /// if the directory there finds it, else from its home's memory.
     ///
     /// Modified lines leave the caches at the rate at which stores bring them
     /// in, and have the same homes, so a store also sends one back.
     #[inline(always)]
-    pub fn fetch(&mut self, line: Key, write: bool, home: usize) -> f64 {
+    pub fn fetch(&mut self, missing: Missing, write: bool, home: usize) -> f64 {
+        let Missing { line, other } = missing;
         if self.multi_node && home != self.node && self.held_by(home, line) {
+            self.shared.insert(line);
             self.stats.forwards += 1;
             let cycles = self.memory.forward(self.node, home);
             return match write {
@@ -273,22 +282,30 @@ impl<P: Parts> Seen<'_, P> {
         }
         // The other line is of the same page or table page, so of the same
         // home.
-        let prefetched = self.costs.adjacent_line && !self.shared.access(Key::new(line.value ^ 1));
+        let prefetched = self.costs.adjacent_line && !other;
+        if prefetched {
+            self.shared.insert_pair(line);
+        } else {
+            self.insert_beside(line, other);
+        }
         self.memory.fill(self.node, home, prefetched, write)
     }
 
-    /// Tells the host that `line` will be looked up in L3 soon.
+    /// Inserts a line into L3. A prefetcher asks for the other one, which
+    /// makes that more recent.
+    #[inline(never)]
+    fn insert_beside(&mut self, line: Key, other: bool) {
+        self.shared.insert(line);
+        if self.costs.adjacent_line && other {
+            self.shared.find(line.other());
+        }
+    }
+
+    /// Tells the host that `line` and the other one of its pair will be looked
+    /// up in L3 soon.
     #[inline(always)]
     pub fn hint(&self, line: u64) {
         self.shared.prefetch(Key::new(line));
-    }
-
-    /// The same for what a miss of `line` brings along.
-    #[inline(always)]
-    pub fn hint_pair(&self, line: u64) {
-        if self.costs.adjacent_line {
-            self.hint(line ^ 1);
-        }
     }
 
     /// Takes `line` out of every other node's L3 before it is written.
@@ -326,11 +343,13 @@ mod tests {
             let lines = [0x101, 0x100, 0x102, 0x103].map(Key::new);
             let from_memory = lines.map(|line| {
                 let mut seen = f.seen_from(0, 0);
-                let missed = matches!(seen.cached(line, false), Cached::No);
-                if missed {
-                    seen.fetch(line, false, 0);
+                match seen.cached(line, false) {
+                    Cached::No(missing) => {
+                        seen.fetch(missing, false, 0);
+                        true
+                    }
+                    _ => false,
                 }
-                missed
             });
             f.memory.end_quantum(1e4);
             (from_memory, f.memory.lines_served(0))

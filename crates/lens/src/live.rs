@@ -346,9 +346,9 @@ impl<P: Parts> Live<P> {
                 s.data_l3 += 1;
                 cycles
             }
-            Cached::No => {
+            Cached::No(missing) => {
                 let home = self.map.node(r.pa);
-                let cycles = seen.fetch(line, r.write, home);
+                let cycles = seen.fetch(missing, r.write, home);
                 s.data_mem[usize::from(home != node)] += 1;
                 s.data_remote_cycles += if home != node { cycles } else { 0.0 };
                 cycles
@@ -435,9 +435,9 @@ impl<P: Parts> Live<P> {
                         stats.walk_l3 += 1;
                         cycles
                     }
-                    Cached::No => {
+                    Cached::No(missing) => {
                         let home = self.map.node(x.pa);
-                        let cycles = f.fetch(line, false, home);
+                        let cycles = f.fetch(missing, false, home);
                         let remote = home != node;
                         stats.walk_mem[x.dim as usize][usize::from(remote)] += 1;
                         stats.walk_remote_cycles += if remote { cycles } else { 0.0 };

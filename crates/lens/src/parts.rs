@@ -7,7 +7,7 @@
 //! part stands at its trait; the standard implementations are what the papers'
 //! servers have.
 
-use crate::assoc::{Hashed, Index, Key, LowBits, TagArray};
+use crate::assoc::{Found, Hashed, Index, Key, LowBits, TagArray};
 use crate::machine::{Cache, Entries, Machine};
 use crate::memory::QueuedMemory;
 use crate::units::PageSize;
@@ -80,8 +80,14 @@ pub trait PrivateCache {
 
 /// The last-level cache of one node, shared by its cores.
 pub trait SharedCache {
-    /// Finds `line`, inserting it on a miss. True on a hit.
-    fn access(&mut self, line: Key) -> bool;
+    /// Finds `line`. Whoever misses it follows with [`SharedCache::insert`] or
+    /// [`SharedCache::insert_pair`], before any other line is looked up.
+    fn find(&mut self, line: Key) -> Found;
+    /// Inserts `line`, which was not found.
+    fn insert(&mut self, line: Key);
+    /// Inserts `line` and the other line of its pair, neither of which was
+    /// found.
+    fn insert_pair(&mut self, line: Key);
     /// Whether `line` is there, without touching it.
     fn contains(&self, line: Key) -> bool;
     /// Drops `line`.
@@ -297,8 +303,16 @@ pub struct Sliced(TagArray<Hashed, 20>);
 
 impl SharedCache for Sliced {
     #[inline(always)]
-    fn access(&mut self, line: Key) -> bool {
-        self.0.access(line)
+    fn find(&mut self, line: Key) -> Found {
+        self.0.find(line)
+    }
+    #[inline(always)]
+    fn insert(&mut self, line: Key) {
+        self.0.insert(line);
+    }
+    #[inline(always)]
+    fn insert_pair(&mut self, line: Key) {
+        self.0.insert_pair(line);
     }
     #[inline]
     fn contains(&self, line: Key) -> bool {

@@ -475,10 +475,8 @@ impl<P: Parts, const NESTED: bool> Running<'_, P, NESTED> {
     fn hint(&self, va: u64) {
         let line = va >> 6;
         self.at.hint(line);
-        self.at.hint_pair(line);
         let leaf = self.table_line(Dim::Guest, 1, va);
         self.at.hint(leaf);
-        self.at.hint_pair(leaf);
         self.at.hint(self.table_line(Dim::Guest, 2, va));
     }
 
@@ -491,10 +489,10 @@ impl<P: Parts, const NESTED: bool> Running<'_, P, NESTED> {
                 self.at.stats.data_l3 += 1;
                 cycles
             }
-            Cached::No => {
+            Cached::No(missing) => {
                 let home = self.layout.data_node(a.va);
                 self.at.stats.data_mem[usize::from(home != self.at.node)] += 1;
-                self.at.fetch(line, a.write, home)
+                self.at.fetch(missing, a.write, home)
             }
         }
     }
@@ -518,11 +516,11 @@ impl<P: Parts, const NESTED: bool> Running<'_, P, NESTED> {
                 self.at.stats.walk_l3 += 1;
                 cycles
             }
-            Cached::No => {
+            Cached::No(missing) => {
                 let node = self.at.node;
                 let home = self.layout.table_home(dim, level, addr, node).node;
                 self.at.stats.walk_mem[dim as usize][usize::from(home != node)] += 1;
-                self.at.fetch(line, false, home)
+                self.at.fetch(missing, false, home)
             }
         }
     }
