@@ -7,6 +7,7 @@
 //! the key: two keys of one set collide with probability 2^-32 per resident
 //! line, which is the price for half the memory traffic.
 
+use crate::host::{Host, Plain};
 use std::marker::PhantomData;
 
 /// How a key picks its set.
@@ -55,7 +56,7 @@ impl Index for Hashed {
 #[derive(Debug, Clone)]
 pub struct TagArray<I, const WAYS: usize> {
     /// The sets of a store of that shape.
-    inline: Box<[[u32; WAYS]]>,
+    inline: Box<[Set<WAYS>]>,
     /// All ones for each way of these sets that is in use, 0 for the rest.
     live: [u32; WAYS],
     /// Sets as [`Index::set`] wants them.
@@ -64,6 +65,11 @@ pub struct TagArray<I, const WAYS: usize> {
     other: Other,
     index: PhantomData<I>,
 }
+
+/// A set where the host's vectors load it at once: not across cache lines.
+#[derive(Debug, Clone, Copy)]
+#[repr(align(32))]
+struct Set<const WAYS: usize>([u32; WAYS]);
 
 /// Sets of a number of ways that is known only at run time.
 #[derive(Debug, Clone)]
@@ -86,9 +92,6 @@ pub fn mix(key: u64) -> u64 {
 
 /// The golden ratio times 2^64, whose multiples keep away from those of 2^64.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// Any number with no pattern (the fraction of pi).
-const SEED: u64 = 0x243f_6a88_85a3_08d3;
 
 /// A key together with its hash, computed once for all levels it is looked up
 /// in.
@@ -113,12 +116,16 @@ impl Key {
     /// Hashes `value`: the halves of a full product, folded.
     #[inline(always)]
     pub fn new(value: u64) -> Self {
-        let product = u128::from((value >> 1) ^ SEED) * u128::from(GOLDEN);
+        let product = u128::from(value >> 1) * u128::from(GOLDEN);
         let hash = product as u64 ^ (product >> 64) as u64;
         Key {
             value,
             hash,
-            tag: (hash as u32) << 1 | (value as u32 & 1),
+            // An even number, plus one if `value` is odd; not 0 for 0.
+            tag: (hash as u32)
+                .wrapping_mul(2)
+                .wrapping_add(value as u32)
+                .wrapping_add(2),
         }
     }
 
@@ -191,7 +198,7 @@ impl<I: Index, const WAYS: usize> TagArray<I, WAYS> {
             (0, sets)
         };
         TagArray {
-            inline: vec![[0; WAYS]; inline].into(),
+            inline: vec![Set([0; WAYS]); inline].into(),
             live: std::array::from_fn(|way| if way < ways { u32::MAX } else { 0 }),
             scale: if sets == 0 { 0 } else { I::scale(sets as u32) },
             other: Other {
@@ -211,58 +218,39 @@ impl<I: Index, const WAYS: usize> TagArray<I, WAYS> {
     /// Looks `key` up, makes it the most recent, and inserts it in place of
     /// the least recent if it was absent. True on a hit.
     #[inline(always)]
-    pub fn access(&mut self, key: Key) -> bool {
+    pub fn access(&mut self, key: Key, host: impl Host) -> bool {
         let set = I::set(key, self.scale);
         match self.inline.get_mut(set) {
-            Some(tags) => touch(tags, key.tag, &self.live),
+            Some(Set(tags)) => host.touch(tags, key.tag, &self.live),
             None => self.other.access(set, key.tag),
         }
     }
 
     /// Looks `key` up and makes it the most recent, if it is there.
     #[inline(always)]
-    pub fn find(&mut self, key: Key) -> Found {
+    pub fn find(&mut self, key: Key, host: impl Host) -> Found {
         let set = I::set(key, self.scale);
         match self.inline.get_mut(set) {
-            Some(tags) => {
-                if !vector::holds_either(tags, key.tag) {
-                    return Found::Absent { other: false };
-                }
-                if !vector::holds(tags, key.tag) {
-                    return Found::Absent { other: true };
-                }
-                let at = vector::place(tags, key.tag);
-                move_to_front(tags, key.tag, at);
-                Found::Held
-            }
+            Some(Set(tags)) => host.find(tags, key.tag),
             None => self.other.find(set, key.tag),
         }
     }
 
     /// Inserts `key`, which is absent, in place of the least recent.
-    #[inline(always)]
     pub fn insert(&mut self, key: Key) {
         let set = I::set(key, self.scale);
         match self.inline.get_mut(set) {
-            Some(tags) => push(tags, key.tag, &self.live),
+            Some(Set(tags)) => Plain.push(tags, key.tag, &self.live),
             None => self.other.insert(set, &[key.tag]),
         }
     }
 
     /// Inserts `key` and then the other key of its pair, both absent.
     #[inline(always)]
-    pub fn insert_pair(&mut self, key: Key) {
+    pub fn insert_pair(&mut self, key: Key, host: impl Host) {
         let set = I::set(key, self.scale);
         match self.inline.get_mut(set) {
-            Some(tags) if WAYS > 8 => {
-                tags.copy_within(..WAYS - 2, 2);
-                tags[1] = key.tag;
-                tags[0] = key.other().tag;
-            }
-            Some(tags) => {
-                push(tags, key.tag, &self.live);
-                push(tags, key.other().tag, &self.live);
-            }
+            Some(Set(tags)) => host.push_pair(tags, key.tag, &self.live),
             None => self.other.insert(set, &[key.tag, key.other().tag]),
         }
     }
@@ -270,7 +258,7 @@ impl<I: Index, const WAYS: usize> TagArray<I, WAYS> {
     fn set(&self, key: Key) -> &[u32] {
         let set = I::set(key, self.scale);
         match self.inline.get(set) {
-            Some(tags) => tags,
+            Some(Set(tags)) => tags,
             None => self.other.set(set),
         }
     }
@@ -285,7 +273,7 @@ impl<I: Index, const WAYS: usize> TagArray<I, WAYS> {
     pub fn invalidate(&mut self, key: Key) -> bool {
         let set = I::set(key, self.scale);
         let tags = match self.inline.get_mut(set) {
-            Some(tags) => tags,
+            Some(Set(tags)) => tags,
             None => self.other.set_mut(set),
         };
         match tags.iter().position(|&t| t == key.tag) {
@@ -300,7 +288,7 @@ impl<I: Index, const WAYS: usize> TagArray<I, WAYS> {
 
     /// Drops everything.
     pub fn clear(&mut self) {
-        self.inline.fill([0; WAYS]);
+        self.inline.fill(Set([0; WAYS]));
         self.other.tags.fill(0);
     }
 
@@ -389,207 +377,7 @@ impl Other {
 
 fn touch_exact<const W: usize>(set: &mut [u32], tag: u32) -> bool {
     let set: &mut [u32; W] = set.try_into().expect("a set has `ways` tags");
-    touch(set, tag, &[u32::MAX; W])
-}
-
-/// Makes `tag` the most recent of `set`, of which only the lanes of `live` are
-/// in use. True if it was there already; the least recent tag leaves
-/// otherwise.
-#[inline(always)]
-fn touch<const W: usize>(set: &mut [u32; W], tag: u32, live: &[u32; W]) -> bool {
-    if !vector::holds(set, tag) {
-        push(set, tag, live);
-        return false;
-    }
-    let at = vector::place(set, tag);
-    move_to_front(set, tag, at);
-    true
-}
-
-/// Puts `tag`, which is absent, in front of `set`, of which only the lanes of
-/// `live` are in use.
-#[inline(always)]
-fn push<const W: usize>(set: &mut [u32; W], tag: u32, live: &[u32; W]) {
-    if W <= 8 {
-        vector::push_front(set, tag, live);
-    } else {
-        set.copy_within(..W - 1, 1);
-        set[0] = tag;
-    }
-}
-
-/// Makes `tag` at place `at` the most recent of `set`.
-///
-/// Up to eight ways are rewritten whole, without a branch on the place, which
-/// the host could not predict.
-#[inline(always)]
-fn move_to_front<const W: usize>(set: &mut [u32; W], tag: u32, at: usize) {
-    if W <= 8 {
-        return vector::to_front(set, tag, at);
-    }
-    match set.first_chunk_mut::<8>() {
-        Some(eight) if at < 8 => vector::to_front(eight, tag, at),
-        _ => {
-            set.copy_within(..at, 1);
-            set[0] = tag;
-        }
-    }
-}
-
-/// Operations on whole sets, of a multiple of four ways.
-#[cfg(target_arch = "x86_64")]
-mod vector {
-    use std::arch::x86_64::*;
-
-    /// The `i`-th four of `set`.
-    #[inline(always)]
-    fn four<const W: usize>(set: &[u32; W], i: usize) -> __m128i {
-        const { assert!(W % 4 == 0) };
-        assert!(i < W / 4);
-        // SAFETY: SSE2 is part of x86-64. Four elements from 4 i on are inside
-        // the array, and the load may be unaligned.
-        unsafe { _mm_loadu_si128(set.as_ptr().add(4 * i).cast()) }
-    }
-
-    #[inline(always)]
-    fn set_four<const W: usize>(set: &mut [u32; W], i: usize, to: __m128i) {
-        const { assert!(W % 4 == 0) };
-        assert!(i < W / 4);
-        // SAFETY: as in `four`, for a store.
-        unsafe { _mm_storeu_si128(set.as_mut_ptr().add(4 * i).cast(), to) }
-    }
-
-    /// Whether a way holds `tag`.
-    #[inline(always)]
-    pub fn holds<const W: usize>(set: &[u32; W], tag: u32) -> bool {
-        if W == 8 {
-            // Compilers make one compare of this where the target has AVX2.
-            return set.iter().fold(false, |found, &t| found | (t == tag));
-        }
-        // SAFETY: SSE2 is part of x86-64; nothing here touches memory.
-        unsafe {
-            let wanted = _mm_set1_epi32(tag as i32);
-            let mut found = _mm_setzero_si128();
-            for i in 0..W / 4 {
-                found = _mm_or_si128(found, _mm_cmpeq_epi32(four(set, i), wanted));
-            }
-            _mm_movemask_epi8(found) != 0
-        }
-    }
-
-    /// Whether a way holds `tag` or the other tag of its pair.
-    #[inline(always)]
-    pub fn holds_either<const W: usize>(set: &[u32; W], tag: u32) -> bool {
-        let either = |tags: &[u32]| {
-            tags.iter()
-                .fold(false, |found, t| found | (t | 1 == tag | 1))
-        };
-        either(&set[..W / 8 * 8]) | either(&set[W / 8 * 8..])
-    }
-
-    /// The first way that holds `tag`, which one does.
-    #[inline(always)]
-    pub fn place<const W: usize>(set: &[u32; W], tag: u32) -> usize {
-        let mut found = 0;
-        // SAFETY: SSE2 is part of x86-64; nothing here touches memory.
-        unsafe {
-            let wanted = _mm_set1_epi32(tag as i32);
-            for i in 0..W / 4 {
-                let equal = _mm_castsi128_ps(_mm_cmpeq_epi32(four(set, i), wanted));
-                found |= (_mm_movemask_ps(equal) as u32) << (4 * i);
-            }
-        }
-        found.trailing_zeros() as usize
-    }
-
-    /// `set` moved up by one way behind `tag`, four ways a time.
-    #[inline(always)]
-    fn moved<const W: usize>(set: &[u32; W], tag: u32, mut put: impl FnMut(usize, __m128i)) {
-        // SAFETY: SSE2 is part of x86-64; nothing here touches memory.
-        unsafe {
-            let mut first = _mm_cvtsi32_si128(tag as i32);
-            for i in 0..W / 4 {
-                let old = four(set, i);
-                put(i, _mm_or_si128(_mm_slli_si128::<4>(old), first));
-                first = _mm_srli_si128::<12>(old);
-            }
-        }
-    }
-
-    /// Puts `tag` in front of `set`, moves the rest up by one and clears what
-    /// leaves `live`, as can be in sets of four.
-    #[inline(always)]
-    pub fn push_front<const W: usize>(set: &mut [u32; W], tag: u32, live: &[u32; W]) {
-        let old = *set;
-        // SAFETY: SSE2 is part of x86-64; nothing here touches memory.
-        moved(&old, tag, |i, new| unsafe {
-            let new = match W {
-                4 => _mm_and_si128(new, four(live, i)),
-                _ => new,
-            };
-            set_four(set, i, new);
-        });
-    }
-
-    /// Windows onto which of eight ways stay as they are when that at `p`
-    /// moves to the front: from element `7 - p` on, element `i` is all ones if
-    /// `i > p`.
-    static STAY: [u32; 16] = {
-        let mut stay = [0; 16];
-        let mut i = 8;
-        while i < 16 {
-            stay[i] = u32::MAX;
-            i += 1;
-        }
-        stay
-    };
-
-    /// Puts `tag` in front of `set`, of at most eight ways, and moves those
-    /// before place `at` up by one, over that at `at`.
-    #[inline(always)]
-    pub fn to_front<const W: usize>(set: &mut [u32; W], tag: u32, at: usize) {
-        let stay: &[u32; 8] = STAY[7 - (at & 7)..].first_chunk().expect("nine or more");
-        let old = *set;
-        // SAFETY: SSE2 is part of x86-64; nothing here touches memory.
-        moved(&old, tag, |i, new| unsafe {
-            let stay = four(stay, i);
-            let kept = _mm_and_si128(four(&old, i), stay);
-            set_four(set, i, _mm_or_si128(kept, _mm_andnot_si128(stay, new)));
-        });
-    }
-}
-
-/// Operations on whole sets.
-#[cfg(not(target_arch = "x86_64"))]
-mod vector {
-    /// Whether a way holds `tag`.
-    pub fn holds<const W: usize>(set: &[u32; W], tag: u32) -> bool {
-        set.contains(&tag)
-    }
-
-    /// Whether a way holds `tag` or the other tag of its pair.
-    pub fn holds_either<const W: usize>(set: &[u32; W], tag: u32) -> bool {
-        set.iter().any(|t| t | 1 == tag | 1)
-    }
-
-    /// The first way that holds `tag`, which one does.
-    pub fn place<const W: usize>(set: &[u32; W], tag: u32) -> usize {
-        set.iter().position(|&t| t == tag).unwrap_or(0)
-    }
-
-    /// Puts `tag` in front of `set`, moves the rest up by one and clears what
-    /// leaves `live`.
-    pub fn push_front<const W: usize>(set: &mut [u32; W], tag: u32, live: &[u32; W]) {
-        to_front(set, tag, W - 1);
-        set.iter_mut().zip(live).for_each(|(t, live)| *t &= live);
-    }
-
-    /// Puts `tag` in front of `set` and moves those before place `at` up by
-    /// one, over that at `at`.
-    pub fn to_front<const W: usize>(set: &mut [u32; W], tag: u32, at: usize) {
-        set.copy_within(0..at, 1);
-        set[0] = tag;
-    }
+    Plain.touch(set, tag, &[u32::MAX; W])
 }
 
 fn touch_any(set: &mut [u32], tag: u32) -> bool {
@@ -633,7 +421,7 @@ mod tests {
         a: &mut TagArray<I, W>,
         keys: impl Iterator<Item = u64>,
     ) -> usize {
-        keys.filter(|&k| a.access(Key::new(k))).count()
+        keys.filter(|&k| a.access(Key::new(k), Plain)).count()
     }
 
     #[test]
@@ -667,7 +455,7 @@ mod tests {
                 at.map(|p| list.remove(p));
                 continue;
             }
-            assert_eq!(a.access(Key::new(key)), at.is_some(), "{which}");
+            assert_eq!(a.access(Key::new(key), Plain), at.is_some(), "{which}");
             match at {
                 Some(p) => {
                     list.remove(p);
@@ -718,9 +506,9 @@ mod tests {
             x % m
         };
         for _ in 0..n {
-            a.access(Key::new(next()));
+            a.access(Key::new(next()), Plain);
         }
-        let hits = (0..n).filter(|_| a.access(Key::new(next()))).count();
+        let hits = (0..n).filter(|_| a.access(Key::new(next()), Plain)).count();
         let rate = hits as f64 / n as f64;
         assert!((rate - 0.25).abs() < 0.01, "{rate}");
     }
@@ -749,13 +537,13 @@ mod tests {
         assert!(a.invalidate(Key::new(2)));
         assert!(!a.invalidate(Key::new(2)));
         assert!([1, 3, 4].iter().all(|&k| a.contains(Key::new(k))));
-        assert!(!a.access(Key::new(2)));
+        assert!(!a.access(Key::new(2), Plain));
         assert!(a.contains(Key::new(1)), "the freed way was used first");
     }
 
     #[test]
     fn nothing_fits_in_an_absent_structure() {
         let mut a = TagArray::<LowBits, 4>::new(0, 4);
-        assert!(!a.access(Key::new(1)) && !a.access(Key::new(1)));
+        assert!(!a.access(Key::new(1), Plain) && !a.access(Key::new(1), Plain));
     }
 }

@@ -47,11 +47,12 @@ pub(crate) struct Pipe {
     count: usize,
     /// Accesses after which the thread has done its share.
     limit: usize,
-    carry: f64,
     pace: Pace,
-    /// The whole part of the window, both ways.
-    whole: f64,
+    /// The whole part of the window, and the rest in units of 2^-32.
     window: usize,
+    fraction: u32,
+    /// Sum of the rests so far, less what it gave whole.
+    carry: u32,
 }
 
 /// A hardware thread and the program it runs.
@@ -62,6 +63,8 @@ pub(crate) struct Thread {
     pub buffer: Vec<Access>,
     /// Next of them.
     pub next: usize,
+    /// The first of them that the host has not been told of.
+    pub hinted: usize,
     source: Box<dyn Source + Send>,
 }
 
@@ -71,6 +74,7 @@ impl Thread {
             pipe,
             buffer: Vec::with_capacity(256),
             next: 0,
+            hinted: 0,
             source,
         }
     }
@@ -102,18 +106,20 @@ impl Pipe {
             ring: [0.0; RING],
             count: 0,
             limit: usize::MAX,
-            carry: 0.0,
             pace,
-            whole: pace.window.floor(),
             window: pace.window as usize,
+            fraction: (pace.window.fract() * 2f64.powi(32)) as u32,
+            carry: 0,
         }
     }
 
     /// Another thread shares the core.
     pub fn halve_window(&mut self) {
-        self.pace.window = (self.pace.window / 2.0).max(1.0);
-        self.whole = self.pace.window.floor();
-        self.window = self.pace.window as usize;
+        let pace = Pace {
+            window: self.pace.window / 2.0,
+            ..self.pace
+        };
+        *self = Pipe::new(self.core, self.node, pace);
     }
 
     /// Stops the thread for `cycles`, as an interrupt or a fault does, after
@@ -152,10 +158,8 @@ impl Pipe {
     pub fn issue(&mut self, a: Access) -> f64 {
         let work = self.pace.base * f64::from(a.work);
         // A fractional window alternates between its neighbours.
-        self.carry += self.pace.window;
-        let wider = self.carry >= self.whole + 1.0;
-        self.carry -= self.whole;
-        self.carry -= if wider { 1.0 } else { 0.0 };
+        let (carry, wider) = self.carry.overflowing_add(self.fraction);
+        self.carry = carry;
         let window = self.window + usize::from(wider);
         let slot = self.count.wrapping_sub(window) % RING;
         let at = later(self.issue + work, self.ring[slot]);

@@ -6,6 +6,7 @@
 
 use crate::assoc::{Found, Key};
 use crate::core::later;
+use crate::host::{Host, Plain};
 use crate::machine::Machine;
 use crate::parts::{Memory, Parts, PrivateCache, PrivateHit, SharedCache};
 use crate::stats::Stats;
@@ -247,15 +248,15 @@ impl<P: Parts> Seen<'_, P> {
 
     /// Looks `line` up for reading or writing.
     #[inline(always)]
-    pub fn cached(&mut self, line: Key, write: bool) -> Cached {
-        match self.core.private.access(line) {
+    pub fn cached(&mut self, line: Key, write: bool, host: impl Host) -> Cached {
+        match self.core.private.access(line, host) {
             PrivateHit::L1 => Cached::Private(self.costs.l1),
             PrivateHit::L2 => Cached::Private(self.costs.l2),
             PrivateHit::Miss => {
                 if write && self.multi_node {
                     self.own(line);
                 }
-                match self.shared.find(line) {
+                match self.shared.find(line, host) {
                     Found::Held => Cached::Shared(self.costs.l3),
                     Found::Absent { other } => Cached::No(Missing { line, other }),
                 }
@@ -269,35 +270,50 @@ impl<P: Parts> Seen<'_, P> {
     /// Modified lines leave the caches at the rate at which stores bring them
     /// in, and have the same homes, so a store also sends one back.
     #[inline(always)]
-    pub fn fetch(&mut self, missing: Missing, write: bool, home: usize) -> f64 {
+    pub fn fetch(&mut self, missing: Missing, write: bool, home: usize, host: impl Host) -> f64 {
         let Missing { line, other } = missing;
-        if self.multi_node && home != self.node && self.held_by(home, line) {
-            self.shared.insert(line);
-            self.stats.forwards += 1;
-            let cycles = self.memory.forward(self.node, home);
-            return match write {
-                true => cycles + self.memory.write_back(self.node, home),
-                false => cycles,
-            };
+        if self.multi_node
+            && home != self.node
+            && let Some(cycles) = self.forward(line.value, write, home)
+        {
+            return cycles;
         }
         // The other line is of the same page or table page, so of the same
         // home.
         let prefetched = self.costs.adjacent_line && !other;
         if prefetched {
-            self.shared.insert_pair(line);
+            self.shared.insert_pair(line, host);
         } else {
-            self.insert_beside(line, other);
+            self.insert_beside(line.value);
         }
         self.memory.fill(self.node, home, prefetched, write)
     }
 
-    /// Inserts a line into L3. A prefetcher asks for the other one, which
-    /// makes that more recent.
+    /// Cycles to get `line` from the L3 of `home`, another node, if that has
+    /// it.
     #[inline(never)]
-    fn insert_beside(&mut self, line: Key, other: bool) {
+    fn forward(&mut self, line: u64, write: bool, home: usize) -> Option<f64> {
+        let line = Key::new(line);
+        if !self.held_by(home, line) {
+            return None;
+        }
         self.shared.insert(line);
-        if self.costs.adjacent_line && other {
-            self.shared.find(line.other());
+        self.stats.forwards += 1;
+        let cycles = self.memory.forward(self.node, home);
+        Some(match write {
+            true => cycles + self.memory.write_back(self.node, home),
+            false => cycles,
+        })
+    }
+
+    /// Inserts `line` into L3 alone. A prefetcher asks for the other one of its
+    /// pair all the same, which makes that the most recent if it is there.
+    #[inline(never)]
+    fn insert_beside(&mut self, line: u64) {
+        let line = Key::new(line);
+        self.shared.insert(line);
+        if self.costs.adjacent_line {
+            self.shared.find(line.other(), Plain);
         }
     }
 
@@ -343,9 +359,9 @@ mod tests {
             let lines = [0x101, 0x100, 0x102, 0x103].map(Key::new);
             let from_memory = lines.map(|line| {
                 let mut seen = f.seen_from(0, 0);
-                match seen.cached(line, false) {
+                match seen.cached(line, false, Plain) {
                     Cached::No(missing) => {
-                        seen.fetch(missing, false, 0);
+                        seen.fetch(missing, false, 0, Plain);
                         true
                     }
                     _ => false,

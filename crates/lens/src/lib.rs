@@ -19,6 +19,7 @@ mod core;
 pub mod experiment;
 mod fabric;
 pub mod fit;
+pub mod host;
 pub mod kernelside;
 pub mod layout;
 pub mod live;

@@ -39,6 +39,7 @@
 use crate::assoc::Key;
 use crate::core::Pipe;
 use crate::fabric::{Cached, Fabric};
+use crate::host::Plain;
 use crate::layout::Dim;
 use crate::machine::Machine;
 use crate::parts::{Memory, NestedTlb, Parts, Tlb, TlbHit, WalkCache};
@@ -315,7 +316,7 @@ impl<P: Parts> Live<P> {
         });
         let (mut start, mut cycles) = (issue, 0.0);
         let mode = usize::from(r.kernel);
-        match self.fabric.cores[cpu].tlb.lookup(r.va, r.size) {
+        match self.fabric.cores[cpu].tlb.lookup(r.va, r.size, Plain) {
             TlbHit::L1 => self.cpus[cpu].stats[mode].tlb_l1 += 1,
             TlbHit::L2 => {
                 self.cpus[cpu].stats[mode].tlb_l2 += 1;
@@ -340,7 +341,7 @@ impl<P: Parts> Live<P> {
         let line = Key::new(r.pa >> 6);
         let c = &mut self.cpus[cpu];
         let s = &mut c.stats[mode];
-        let data = match seen.cached(line, r.write) {
+        let data = match seen.cached(line, r.write, Plain) {
             Cached::Private(cycles) => cycles,
             Cached::Shared(cycles) => {
                 s.data_l3 += 1;
@@ -348,7 +349,7 @@ impl<P: Parts> Live<P> {
             }
             Cached::No(missing) => {
                 let home = self.map.node(r.pa);
-                let cycles = seen.fetch(missing, r.write, home);
+                let cycles = seen.fetch(missing, r.write, home, Plain);
                 s.data_mem[usize::from(home != node)] += 1;
                 s.data_remote_cycles += if home != node { cycles } else { 0.0 };
                 cycles
@@ -387,7 +388,7 @@ impl<P: Parts> Live<P> {
             steps.iter().find(own).map_or(1, |s| s.level),
         );
         let va = steps.iter().find(own).map_or(0, |s| s.addr);
-        let cached = f.core.walk_cache.lookup(va, leaf, root);
+        let cached = f.core.walk_cache.lookup(va, leaf, root, Plain);
         let first = cached.map_or(0, |level| {
             steps
                 .iter()
@@ -418,18 +419,19 @@ impl<P: Parts> Live<P> {
                     .count();
                 let low = steps[end - 1].level;
                 let size = PageSize::of_level(low).unwrap_or(PageSize::Size1G);
-                let hit = f.core.nested_tlb.lookup(s.addr, size);
+                let hit = f.core.nested_tlb.lookup(s.addr, size, Plain);
                 cycles += if hit { 0.0 } else { f.costs.walk_overhead };
                 if hit {
                     skip_to = end;
-                } else if let Some(level) = f.core.nested_cache.lookup(s.addr, low, s.level) {
+                } else if let Some(level) = f.core.nested_cache.lookup(s.addr, low, s.level, Plain)
+                {
                     skip_to = i + (s.level - level) as usize + 1;
                 }
             }
             for x in &steps[skip_to.min(end)..end] {
                 let line = Key::new(x.pa >> 6);
                 stats.walk_refs += 1;
-                cycles += match f.cached(line, false) {
+                cycles += match f.cached(line, false, Plain) {
                     Cached::Private(cycles) => cycles,
                     Cached::Shared(cycles) => {
                         stats.walk_l3 += 1;
@@ -437,7 +439,7 @@ impl<P: Parts> Live<P> {
                     }
                     Cached::No(missing) => {
                         let home = self.map.node(x.pa);
-                        let cycles = f.fetch(missing, false, home);
+                        let cycles = f.fetch(missing, false, home, Plain);
                         let remote = home != node;
                         stats.walk_mem[x.dim as usize][usize::from(remote)] += 1;
                         stats.walk_remote_cycles += if remote { cycles } else { 0.0 };

@@ -36,19 +36,22 @@ struct Server {
     nominal: f64,
     /// Lines of others that are always ahead in the queue.
     standing: f64,
+    /// Service times that a line takes that nobody waits for.
+    unawaited: f64,
     arrivals: u64,
-    /// Service times of lines of this quantum that nobody waits for.
-    extra: f64,
+    /// Lines of this quantum that nobody waits for.
+    extra: u64,
     wait: f64,
     /// Lines served since the start, for reports.
     lines: u64,
 }
 
 impl Server {
-    fn new(service: f64, nominal: f64) -> Self {
+    fn new(service: f64, nominal: f64, unawaited: f64) -> Self {
         Server {
             service,
             nominal,
+            unawaited,
             ..Default::default()
         }
     }
@@ -61,14 +64,15 @@ impl Server {
 
     fn end_quantum(&mut self, cycles: f64) {
         let hog = self.standing * self.service;
-        if self.arrivals == 0 && self.extra == 0.0 && self.wait == hog {
+        if self.arrivals == 0 && self.extra == 0 && self.wait == hog {
             // Idle for long: most servers of a machine that one node uses.
             return;
         }
-        let load = (self.arrivals as f64 + self.extra) * self.service / cycles;
+        let load =
+            (self.arrivals as f64 + self.extra as f64 * self.unawaited) * self.service / cycles;
         self.lines += self.arrivals;
         self.arrivals = 0;
-        self.extra = 0.0;
+        self.extra = 0;
         let settled = hog + self.queue(load * (self.nominal + self.wait), self.nominal + hog);
         // Half of the step, for those who also wait for other things.
         self.wait += 0.5 * (settled - self.wait);
@@ -93,8 +97,6 @@ pub struct QueuedMemory {
     remote: f64,
     remote_cache: f64,
     hog: f64,
-    /// Service times that a line takes whose row is open already.
-    same_row: f64,
 }
 
 impl QueuedMemory {
@@ -107,13 +109,13 @@ impl QueuedMemory {
         let local = m.memory.local.at(m.clock).0;
         let remote = m.memory.remote.at(m.clock).0;
         QueuedMemory {
-            nodes: vec![Server::new(per_line, local); n],
-            links: vec![Server::new(link, remote); n * n],
+            // A row that is open already takes the time of streaming.
+            nodes: vec![Server::new(per_line, local, m.memory.random_efficiency); n],
+            links: vec![Server::new(link, remote, 1.0); n * n],
             local,
             remote,
             remote_cache: m.memory.remote_cache.at(m.clock).0,
             hog: m.interferer.outstanding,
-            same_row: m.memory.random_efficiency,
         }
     }
 
@@ -142,10 +144,10 @@ impl Memory for QueuedMemory {
 
     #[inline(always)]
     fn prefetch(&mut self, from: usize, home: usize) {
-        self.nodes[home].extra += self.same_row;
+        self.nodes[home].extra += 1;
         if from != home {
             let n = self.nodes.len();
-            self.links[home * n + from].extra += 1.0;
+            self.links[home * n + from].extra += 1;
         }
     }
 
@@ -164,10 +166,10 @@ impl Memory for QueuedMemory {
         if from == home {
             // What most lines do, with one look at their node.
             let node = &mut self.nodes[home];
-            node.extra += if prefetched { self.same_row } else { 0.0 };
+            node.extra += u64::from(prefetched);
             node.arrivals += 1 + u64::from(modified);
             let cycles = self.local + node.wait;
-            return cycles + if modified { node.wait } else { 0.0 };
+            return if modified { cycles + node.wait } else { cycles };
         }
         if prefetched {
             self.prefetch(from, home);

@@ -8,6 +8,7 @@
 //! servers have.
 
 use crate::assoc::{Found, Hashed, Index, Key, LowBits, TagArray};
+use crate::host::Host;
 use crate::machine::{Cache, Entries, Machine};
 use crate::memory::QueuedMemory;
 use crate::units::PageSize;
@@ -29,7 +30,7 @@ pub enum TlbHit {
 /// translation here, since faults are the kernel's and not modelled.
 pub trait Tlb {
     /// Finds the page of `size` that holds virtual address `va`.
-    fn lookup(&mut self, va: u64, size: PageSize) -> TlbHit;
+    fn lookup(&mut self, va: u64, size: PageSize, host: impl Host) -> TlbHit;
     /// Drops the page of `size` that holds `va`, at every level.
     fn invalidate(&mut self, va: u64, size: PageSize);
     /// Drops everything.
@@ -45,7 +46,7 @@ pub trait WalkCache {
     /// The lowest level whose entry for `addr` is cached, among levels above
     /// `leaf`; `None` if the walk starts at the root. The walk's first
     /// reference is then to the level below.
-    fn lookup(&mut self, addr: u64, leaf: u32, root: u32) -> Option<u32>;
+    fn lookup(&mut self, addr: u64, leaf: u32, root: u32, host: impl Host) -> Option<u32>;
     /// Drops everything.
     fn flush(&mut self);
 }
@@ -54,7 +55,7 @@ pub trait WalkCache {
 pub trait NestedTlb {
     /// Finds the nested page of `size` that holds guest-physical `gpa`;
     /// inserts on a miss, as [`Tlb::lookup`] does.
-    fn lookup(&mut self, gpa: u64, size: PageSize) -> bool;
+    fn lookup(&mut self, gpa: u64, size: PageSize, host: impl Host) -> bool;
     /// Drops everything.
     fn flush(&mut self);
 }
@@ -73,7 +74,7 @@ pub enum PrivateHit {
 /// The private caches of one core. Data and table lines are alike.
 pub trait PrivateCache {
     /// Finds `line`, inserting it on a miss.
-    fn access(&mut self, line: Key) -> PrivateHit;
+    fn access(&mut self, line: Key, host: impl Host) -> PrivateHit;
     /// Drops `line`.
     fn invalidate(&mut self, line: Key);
 }
@@ -82,12 +83,12 @@ pub trait PrivateCache {
 pub trait SharedCache {
     /// Finds `line`. Whoever misses it follows with [`SharedCache::insert`] or
     /// [`SharedCache::insert_pair`], before any other line is looked up.
-    fn find(&mut self, line: Key) -> Found;
+    fn find(&mut self, line: Key, host: impl Host) -> Found;
     /// Inserts `line`, which was not found.
     fn insert(&mut self, line: Key);
     /// Inserts `line` and the other line of its pair, neither of which was
     /// found.
-    fn insert_pair(&mut self, line: Key);
+    fn insert_pair(&mut self, line: Key, host: impl Host);
     /// Whether `line` is there, without touching it.
     fn contains(&self, line: Key) -> bool;
     /// Drops `line`.
@@ -199,12 +200,12 @@ impl TwoLevelTlb {
 
 impl Tlb for TwoLevelTlb {
     #[inline(always)]
-    fn lookup(&mut self, va: u64, size: PageSize) -> TlbHit {
+    fn lookup(&mut self, va: u64, size: PageSize, host: impl Host) -> TlbHit {
         let key = page_key(va, size);
-        if self.l1[size.level() as usize - 1].access(key) {
+        if self.l1[size.level() as usize - 1].access(key, host) {
             return TlbHit::L1;
         }
-        let hit = self.second(size).is_some_and(|l2| l2.access(key));
+        let hit = self.second(size).is_some_and(|l2| l2.access(key, host));
         if hit { TlbHit::L2 } else { TlbHit::Miss }
     }
 
@@ -238,14 +239,13 @@ fn entry_number(addr: u64, level: u32) -> u64 {
 
 impl WalkCache for SplitWalkCache {
     #[inline(always)]
-    fn lookup(&mut self, addr: u64, leaf: u32, root: u32) -> Option<u32> {
-        let mut entry = entry_number(addr, leaf + 1);
-        let above = &mut self.levels[leaf as usize - 1..root as usize - 1];
-        for (level, cache) in (leaf + 1..).zip(above) {
-            if cache.access(Key::quick(entry)) {
+    fn lookup(&mut self, addr: u64, leaf: u32, root: u32, host: impl Host) -> Option<u32> {
+        // Over all four, so that the compiler unrolls it.
+        for (level, cache) in (2..).zip(&mut self.levels) {
+            let walked = level > leaf && level <= root;
+            if walked && cache.access(Key::quick(entry_number(addr, level)), host) {
                 return Some(level);
             }
-            entry >>= 9;
         }
         None
     }
@@ -261,8 +261,8 @@ pub struct PlainNestedTlb(TagArray<LowBits, 16>);
 
 impl NestedTlb for PlainNestedTlb {
     #[inline(always)]
-    fn lookup(&mut self, gpa: u64, size: PageSize) -> bool {
-        self.0.access(page_key(gpa, size))
+    fn lookup(&mut self, gpa: u64, size: PageSize, host: impl Host) -> bool {
+        self.0.access(page_key(gpa, size), host)
     }
     fn flush(&mut self) {
         self.0.clear();
@@ -282,10 +282,10 @@ fn lines<I: Index, const WAYS: usize>(c: Cache) -> TagArray<I, WAYS> {
 
 impl PrivateCache for L1L2 {
     #[inline(always)]
-    fn access(&mut self, line: Key) -> PrivateHit {
-        if self.l1.access(line) {
+    fn access(&mut self, line: Key, host: impl Host) -> PrivateHit {
+        if self.l1.access(line, host) {
             PrivateHit::L1
-        } else if self.l2.access(line) {
+        } else if self.l2.access(line, host) {
             PrivateHit::L2
         } else {
             PrivateHit::Miss
@@ -303,16 +303,16 @@ pub struct Sliced(TagArray<Hashed, 20>);
 
 impl SharedCache for Sliced {
     #[inline(always)]
-    fn find(&mut self, line: Key) -> Found {
-        self.0.find(line)
+    fn find(&mut self, line: Key, host: impl Host) -> Found {
+        self.0.find(line, host)
     }
     #[inline(always)]
     fn insert(&mut self, line: Key) {
         self.0.insert(line);
     }
     #[inline(always)]
-    fn insert_pair(&mut self, line: Key) {
-        self.0.insert_pair(line);
+    fn insert_pair(&mut self, line: Key, host: impl Host) {
+        self.0.insert_pair(line, host);
     }
     #[inline]
     fn contains(&self, line: Key) -> bool {
@@ -375,6 +375,7 @@ impl Parts for Standard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::Plain;
 
     fn machine() -> Machine {
         Machine::builtin("e7-4850v3").unwrap()
@@ -389,7 +390,7 @@ mod tests {
             let mut pass = |n: u64| -> [usize; 3] {
                 let mut r = [0; 3];
                 for p in 0..n {
-                    r[t.lookup(p << size.shift(), size) as usize] += 1;
+                    r[t.lookup(p << size.shift(), size, Plain) as usize] += 1;
                 }
                 r
             };
@@ -413,29 +414,29 @@ mod tests {
     #[test]
     fn an_invalidated_page_misses_and_its_neighbour_does_not() {
         let mut t = TwoLevelTlb::new(&machine());
-        t.lookup(0x1000, PageSize::Size4K);
-        t.lookup(0x2000, PageSize::Size4K);
+        t.lookup(0x1000, PageSize::Size4K, Plain);
+        t.lookup(0x2000, PageSize::Size4K, Plain);
         t.invalidate(0x1000, PageSize::Size4K);
-        assert_eq!(t.lookup(0x2fff, PageSize::Size4K), TlbHit::L1);
-        assert_eq!(t.lookup(0x1000, PageSize::Size4K), TlbHit::Miss);
+        assert_eq!(t.lookup(0x2fff, PageSize::Size4K, Plain), TlbHit::L1);
+        assert_eq!(t.lookup(0x1000, PageSize::Size4K, Plain), TlbHit::Miss);
     }
 
     #[test]
     fn walk_caches_answer_with_the_lowest_level() {
         let mut w = Standard::walk_cache(&machine());
-        assert_eq!(w.lookup(0x1234_5678, 1, 4), None);
-        assert_eq!(w.lookup(0x1234_5678, 1, 4), Some(2));
+        assert_eq!(w.lookup(0x1234_5678, 1, 4, Plain), None);
+        assert_eq!(w.lookup(0x1234_5678, 1, 4, Plain), Some(2));
         assert_eq!(
-            w.lookup(0x1234_5678, 2, 4),
+            w.lookup(0x1234_5678, 2, 4, Plain),
             Some(3),
             "a 2 MiB leaf is not in a walk cache"
         );
-        assert_eq!(w.lookup(0x1234_5678 ^ (1 << 21), 1, 4), Some(3));
+        assert_eq!(w.lookup(0x1234_5678 ^ (1 << 21), 1, 4, Plain), Some(3));
         assert_eq!(
-            w.lookup(0x1234_5678 ^ (1 << 21), 1, 4),
+            w.lookup(0x1234_5678 ^ (1 << 21), 1, 4, Plain),
             Some(2),
             "what the walk has read"
         );
-        assert_eq!(w.lookup(0x1234_5678 ^ (1 << 30), 1, 4), Some(4));
+        assert_eq!(w.lookup(0x1234_5678 ^ (1 << 30), 1, 4, Plain), Some(4));
     }
 }

@@ -11,6 +11,9 @@
 use crate::assoc::{Key, mix};
 use crate::core::{Pipe, Thread};
 use crate::fabric::{Cached, Fabric, Seen};
+#[cfg(target_arch = "x86_64")]
+use crate::host::avx2::Avx2;
+use crate::host::{Host, Plain};
 use crate::kernelside::{LazyFill, LeafBits};
 use crate::layout::{Dim, Layout};
 use crate::machine::Machine;
@@ -83,7 +86,7 @@ pub struct Pace {
 
 /// What tells the lines of tables from each other and from data, by dimension
 /// and level.
-type Salts = [[u64; 6]; 2];
+type Salts = [[u64; 8]; 2];
 
 /// A machine with its threads. See the module's documentation.
 pub struct System<P: Parts> {
@@ -277,49 +280,46 @@ impl<P: Parts> System<P> {
     /// the host has.
     fn run_quantum(&mut self, end: f64) {
         #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("bmi1")
-            && is_x86_feature_detected!("bmi2")
-        {
+        if let Some(host) = Avx2::detect() {
             // SAFETY: the host has what the function is compiled for.
-            return unsafe { self.run_cores_avx2(end) };
+            return unsafe { self.run_cores_avx2(end, host) };
         }
-        self.run_cores(end);
+        self.run_cores(end, Plain);
     }
 
     /// # Safety
     /// The host must have AVX2, BMI1 and BMI2.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,bmi1,bmi2")]
-    unsafe fn run_cores_avx2(&mut self, end: f64) {
-        self.run_cores(end);
+    unsafe fn run_cores_avx2(&mut self, end: f64, host: Avx2) {
+        self.run_cores(end, host);
     }
 
     /// In line, as everything on the way to the tag arrays is, so that it is
     /// compiled for the instructions of its caller.
     #[inline(always)]
-    fn run_cores(&mut self, end: f64) {
+    fn run_cores(&mut self, end: f64, host: impl Host) {
         for c in 0..self.by_core.len() {
-            self.run_core(c, end);
+            self.run_core(c, end, host);
         }
     }
 
     #[inline(always)]
-    fn run_core(&mut self, c: usize, end: f64) {
+    fn run_core(&mut self, c: usize, end: f64, host: impl Host) {
         // What virtual machines need is not even compiled into what native
         // programs run.
         if self.layout.is_nested() {
-            self.run_core_in::<true>(c, end);
+            self.run_core_in::<true>(c, end, host);
         } else {
-            self.run_core_in::<false>(c, end);
+            self.run_core_in::<false>(c, end, host);
         }
     }
 
     #[inline(always)]
-    fn run_core_in<const NESTED: bool>(&mut self, c: usize, end: f64) {
+    fn run_core_in<const NESTED: bool>(&mut self, c: usize, end: f64, host: impl Host) {
         let (a, b) = self.by_core[c];
         let Pipe { core, node, .. } = self.threads[a].pipe;
-        let (mut running, threads) = self.running::<NESTED>(core, node);
+        let (mut running, threads) = self.running::<_, NESTED>(host, core, node);
         match b {
             None => {
                 running.run(&mut threads[a], end);
@@ -347,17 +347,20 @@ impl<P: Parts> System<P> {
     }
 
     #[inline(always)]
-    fn running<const NESTED: bool>(
+    fn running<H: Host, const NESTED: bool>(
         &mut self,
+        host: H,
         core: usize,
         node: usize,
-    ) -> (Running<'_, P, NESTED>, &mut [Thread]) {
+    ) -> (Running<'_, P, H, NESTED>, &mut [Thread]) {
         let running = Running {
+            host,
             at: self.fabric.seen_from(core, node),
             layout: &self.layout,
-            salts: &self.salts,
-            copies: [Dim::Guest, Dim::Nested]
-                .map(|dim| u64::from(self.layout.table_copy(dim, node)) << 48),
+            salts: [Dim::Guest, Dim::Nested].map(|dim| {
+                let copy = u64::from(self.layout.table_copy(dim, node)) << 48;
+                self.salts[dim as usize].map(|salt| salt ^ copy)
+            }),
             leaf_bits: &mut self.leaf_bits,
             lazy: &mut self.lazy,
         };
@@ -377,18 +380,17 @@ fn tlb_size(layout: &Layout, va: u64, guest: PageSize) -> PageSize {
 }
 
 /// One core at work, in a virtual machine if `NESTED`.
-struct Running<'a, P: Parts, const NESTED: bool> {
+struct Running<'a, P: Parts, H: Host, const NESTED: bool> {
+    host: H,
     at: Seen<'a, P>,
     layout: &'a Layout,
-    salts: &'a Salts,
-    /// What tells the lines of the copies that it walks from those of others,
-    /// by dimension.
-    copies: [u64; 2],
+    /// Those of the copies that it walks.
+    salts: Salts,
     leaf_bits: &'a mut Option<LeafBits>,
     lazy: &'a mut Option<LazyFill>,
 }
 
-impl<P: Parts, const NESTED: bool> Running<'_, P, NESTED> {
+impl<P: Parts, H: Host, const NESTED: bool> Running<'_, P, H, NESTED> {
     /// Runs `th` alone until `end`.
     #[inline(always)]
     fn run(&mut self, th: &mut Thread, end: f64) {
@@ -400,12 +402,10 @@ impl<P: Parts, const NESTED: bool> Running<'_, P, NESTED> {
     /// Makes the next access of `th`, which runs on this core.
     #[inline(always)]
     fn step(&mut self, th: &mut Thread) {
-        const AHEAD: usize = 6;
-        if th.next + AHEAD >= th.buffer.len() {
-            th.refill();
+        if th.next == th.hinted {
+            self.look_ahead(th);
         }
         let a = th.buffer[th.next];
-        self.hint(th.buffer[th.next + AHEAD - 1].va);
         th.next += 1;
         let mut issue = th.pipe.issue(a);
         let mut start = issue;
@@ -416,7 +416,7 @@ impl<P: Parts, const NESTED: bool> Running<'_, P, NESTED> {
         } else {
             size
         };
-        match self.at.core.tlb.lookup(a.va, held) {
+        match self.at.core.tlb.lookup(a.va, held, self.host) {
             TlbHit::L1 => self.at.stats.tlb_l1 += 1,
             TlbHit::L2 => {
                 self.at.stats.tlb_l2 += 1;
@@ -462,6 +462,7 @@ impl<P: Parts, const NESTED: bool> Running<'_, P, NESTED> {
             return 0.0;
         }
         self.at.stats.bit_updates += 1;
+        self.at.stats.walk_refs += 1;
         if self.at.multi_node {
             let line = self.table_line(Dim::Guest, size.level(), a.va);
             self.at.own(Key::new(line));
@@ -469,21 +470,26 @@ impl<P: Parts, const NESTED: bool> Running<'_, P, NESTED> {
         self.at.costs.ad_update + self.table(Dim::Guest, size.level(), a.va)
     }
 
-    /// Tells the host what an access to `va` will look up, as far as the
-    /// host's own caches are too small for it.
-    #[inline(always)]
-    fn hint(&self, va: u64) {
-        let line = va >> 6;
-        self.at.hint(line);
-        let leaf = self.table_line(Dim::Guest, 1, va);
-        self.at.hint(leaf);
-        self.at.hint(self.table_line(Dim::Guest, 2, va));
+    /// Tells the host what the next accesses but those at hand will look up, as
+    /// far as the host's own caches are too small for it.
+    #[inline(never)]
+    fn look_ahead(&self, th: &mut Thread) {
+        const CHUNK: usize = 4;
+        if th.next + 2 * CHUNK > th.buffer.len() {
+            th.refill();
+        }
+        th.hinted = th.next + CHUNK;
+        for a in &th.buffer[th.hinted..][..CHUNK] {
+            self.at.hint(a.va >> 6);
+            self.at.hint(self.table_line(Dim::Guest, 1, a.va));
+            self.at.hint(self.table_line(Dim::Guest, 2, a.va));
+        }
     }
 
     #[inline(always)]
     fn data(&mut self, a: Access) -> f64 {
         let line = Key::new(a.va >> 6);
-        match self.at.cached(line, a.write) {
+        match self.at.cached(line, a.write, self.host) {
             Cached::Private(cycles) => cycles,
             Cached::Shared(cycles) => {
                 self.at.stats.data_l3 += 1;
@@ -492,7 +498,7 @@ impl<P: Parts, const NESTED: bool> Running<'_, P, NESTED> {
             Cached::No(missing) => {
                 let home = self.layout.data_node(a.va);
                 self.at.stats.data_mem[usize::from(home != self.at.node)] += 1;
-                self.at.fetch(missing, a.write, home)
+                self.at.fetch(missing, a.write, home, self.host)
             }
         }
     }
@@ -501,16 +507,14 @@ impl<P: Parts, const NESTED: bool> Running<'_, P, NESTED> {
     /// levels, dimensions and copies are kept apart by what is added.
     #[inline(always)]
     fn table_line(&self, dim: Dim, level: u32, addr: u64) -> u64 {
-        let salt = self.salts[dim as usize][level as usize];
-        ((addr >> (15 + 9 * (level - 1))) ^ salt).wrapping_add(self.copies[dim as usize])
+        (addr >> (9 * level + 6)) ^ self.salts[dim as usize][level as usize & 7]
     }
 
-    /// One reference to a table entry.
+    /// One reference to a table entry, which the caller counts.
     #[inline(always)]
     fn table(&mut self, dim: Dim, level: u32, addr: u64) -> f64 {
         let line = Key::new(self.table_line(dim, level, addr));
-        self.at.stats.walk_refs += 1;
-        match self.at.cached(line, false) {
+        match self.at.cached(line, false, self.host) {
             Cached::Private(cycles) => cycles,
             Cached::Shared(cycles) => {
                 self.at.stats.walk_l3 += 1;
@@ -520,7 +524,7 @@ impl<P: Parts, const NESTED: bool> Running<'_, P, NESTED> {
                 let node = self.at.node;
                 let home = self.layout.table_home(dim, level, addr, node).node;
                 self.at.stats.walk_mem[dim as usize][usize::from(home != node)] += 1;
-                self.at.fetch(missing, false, home)
+                self.at.fetch(missing, false, home, self.host)
             }
         }
     }
@@ -529,11 +533,12 @@ impl<P: Parts, const NESTED: bool> Running<'_, P, NESTED> {
     #[inline(always)]
     fn walk(&mut self, va: u64, size: PageSize) -> f64 {
         let (leaf, root) = (size.level(), self.at.costs.root);
-        let cached = self.at.core.walk_cache.lookup(va, leaf, root);
+        let cached = self.at.core.walk_cache.lookup(va, leaf, root, self.host);
         let top = cached.map_or(root, |l| l - 1);
         // A walk-cache entry holds the host-physical address of the next
         // table, so the first table after a hit needs no nested translation.
         let mut located = cached.is_some();
+        self.at.stats.walk_refs += u64::from(top + 1 - leaf);
         let mut cycles = self.at.costs.walk_overhead;
         let mut level = top;
         while level >= leaf {
@@ -555,7 +560,7 @@ impl<P: Parts, const NESTED: bool> Running<'_, P, NESTED> {
 
     fn nested_translate(&mut self, gpa: u64) -> f64 {
         let size = self.layout.nested_size(gpa);
-        if self.at.core.nested_tlb.lookup(gpa, size) {
+        if self.at.core.nested_tlb.lookup(gpa, size, self.host) {
             return 0.0;
         }
         let (leaf, root) = (size.level(), self.at.costs.root);
@@ -563,10 +568,11 @@ impl<P: Parts, const NESTED: bool> Running<'_, P, NESTED> {
             .at
             .core
             .nested_cache
-            .lookup(gpa, leaf, root)
+            .lookup(gpa, leaf, root, self.host)
             .map_or(root, |l| l - 1);
         // A nested walk is a walk of its own, with what that costs besides
         // its references.
+        self.at.stats.walk_refs += u64::from(top + 1 - leaf);
         let mut cycles = self.at.costs.walk_overhead;
         let mut level = top;
         while level >= leaf {

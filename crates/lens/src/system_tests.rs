@@ -83,9 +83,9 @@ fn system(m: &Machine, p: Policies) -> System<Standard> {
 
 fn walk(s: &mut System<Standard>, va: u64, size: PageSize) -> f64 {
     if s.layout.is_nested() {
-        s.running::<true>(0, 0).0.walk(va, size)
+        s.running::<_, true>(Plain, 0, 0).0.walk(va, size)
     } else {
-        s.running::<false>(0, 0).0.walk(va, size)
+        s.running::<_, false>(Plain, 0, 0).0.walk(va, size)
     }
 }
 

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What the host's instructions do with a set of [`crate::assoc`].
+//!
+//! Nearly all of the model's time goes into looking through sets of four to
+//! twenty tags and moving them up by one. A [`Host`] is a token for the
+//! instructions that do this: whoever holds one runs on a host that has them.
+//! The caller of a loop picks it once, and compiles the loop for these
+//! instructions, so that everything in between is in line.
+
+use crate::assoc::Found;
+
+#[cfg(target_arch = "x86_64")]
+pub mod avx2;
+
+/// Operations on sets of `W` tags in recency order, most recent first. The ways
+/// where `live` is all ones are in use: all where `W` is not 4. It is 0 in the
+/// others, and so are they, as ways are that hold nothing.
+pub trait Host: Copy {
+    /// Makes `tag` the most recent of `set`; the least recent leaves if it was
+    /// absent. True if it was there.
+    fn touch<const W: usize>(self, set: &mut [u32; W], tag: u32, live: &[u32; W]) -> bool;
+    /// Makes `tag` the most recent of `set`, if it is there.
+    fn find<const W: usize>(self, set: &mut [u32; W], tag: u32) -> Found;
+    /// Puts `tag`, which is absent, in front of `set`.
+    fn push<const W: usize>(self, set: &mut [u32; W], tag: u32, live: &[u32; W]);
+    /// The same with `tag` and then the other tag of its pair.
+    fn push_pair<const W: usize>(self, set: &mut [u32; W], tag: u32, live: &[u32; W]);
+}
+
+/// Any host.
+#[derive(Debug, Clone, Copy)]
+pub struct Plain;
+
+impl Host for Plain {
+    #[inline(always)]
+    fn touch<const W: usize>(self, set: &mut [u32; W], tag: u32, live: &[u32; W]) -> bool {
+        if !vector::holds(set, tag) {
+            self.push(set, tag, live);
+            return false;
+        }
+        move_to_front(set, tag);
+        true
+    }
+
+    #[inline(always)]
+    fn find<const W: usize>(self, set: &mut [u32; W], tag: u32) -> Found {
+        if !vector::holds_either(set, tag) {
+            return Found::Absent { other: false };
+        }
+        if !vector::holds(set, tag) {
+            return Found::Absent { other: true };
+        }
+        move_to_front(set, tag);
+        Found::Held
+    }
+
+    #[inline(always)]
+    fn push<const W: usize>(self, set: &mut [u32; W], tag: u32, live: &[u32; W]) {
+        if W == 4 {
+            vector::push_front(set, tag, live);
+        } else {
+            set.copy_within(..W - 1, 1);
+            set[0] = tag;
+        }
+    }
+
+    #[inline(always)]
+    fn push_pair<const W: usize>(self, set: &mut [u32; W], tag: u32, live: &[u32; W]) {
+        if W == 4 {
+            self.push(set, tag, live);
+            self.push(set, tag ^ 1, live);
+        } else {
+            set.copy_within(..W - 2, 2);
+            set[1] = tag;
+            set[0] = tag ^ 1;
+        }
+    }
+}
+
+/// Makes `tag`, which is there, the most recent of `set`.
+///
+/// Up to eight ways are rewritten whole, without a branch on the place, which
+/// the host could not predict.
+#[inline(always)]
+fn move_to_front<const W: usize>(set: &mut [u32; W], tag: u32) {
+    let at = vector::place(set, tag);
+    if W <= 8 {
+        return vector::to_front(set, tag, at);
+    }
+    match set.first_chunk_mut::<8>() {
+        Some(eight) if at < 8 => vector::to_front(eight, tag, at),
+        _ => {
+            set.copy_within(..at, 1);
+            set[0] = tag;
+        }
+    }
+}
+
+/// Operations on whole sets, of a multiple of four ways.
+#[cfg(target_arch = "x86_64")]
+mod vector {
+    use std::arch::x86_64::*;
+
+    /// The `i`-th four of `set`.
+    #[inline(always)]
+    fn four<const W: usize>(set: &[u32; W], i: usize) -> __m128i {
+        const { assert!(W % 4 == 0) };
+        assert!(i < W / 4);
+        // SAFETY: SSE2 is part of x86-64. Four elements from 4 i on are inside
+        // the array, and the load may be unaligned.
+        unsafe { _mm_loadu_si128(set.as_ptr().add(4 * i).cast()) }
+    }
+
+    #[inline(always)]
+    fn set_four<const W: usize>(set: &mut [u32; W], i: usize, to: __m128i) {
+        const { assert!(W % 4 == 0) };
+        assert!(i < W / 4);
+        // SAFETY: as in `four`, for a store.
+        unsafe { _mm_storeu_si128(set.as_mut_ptr().add(4 * i).cast(), to) }
+    }
+
+    /// Whether a way holds `tag`.
+    #[inline(always)]
+    pub fn holds<const W: usize>(set: &[u32; W], tag: u32) -> bool {
+        if W == 8 {
+            // Compilers make one compare of this where the target has AVX2.
+            return set.iter().fold(false, |found, &t| found | (t == tag));
+        }
+        // SAFETY: SSE2 is part of x86-64; nothing here touches memory.
+        unsafe {
+            let wanted = _mm_set1_epi32(tag as i32);
+            let mut found = _mm_setzero_si128();
+            for i in 0..W / 4 {
+                found = _mm_or_si128(found, _mm_cmpeq_epi32(four(set, i), wanted));
+            }
+            _mm_movemask_epi8(found) != 0
+        }
+    }
+
+    /// Whether a way holds `tag` or the other tag of its pair.
+    #[inline(always)]
+    pub fn holds_either<const W: usize>(set: &[u32; W], tag: u32) -> bool {
+        // SAFETY: SSE2 is part of x86-64; nothing here touches memory.
+        unsafe {
+            let low = _mm_set1_epi32(1);
+            let wanted = _mm_set1_epi32((tag | 1) as i32);
+            let mut found = _mm_setzero_si128();
+            for i in 0..W / 4 {
+                let equal = _mm_cmpeq_epi32(_mm_or_si128(four(set, i), low), wanted);
+                found = _mm_or_si128(found, equal);
+            }
+            _mm_movemask_epi8(found) != 0
+        }
+    }
+
+    /// The first way that holds `tag`, which one does.
+    #[inline(always)]
+    pub fn place<const W: usize>(set: &[u32; W], tag: u32) -> usize {
+        let mut found = 0;
+        // SAFETY: SSE2 is part of x86-64; nothing here touches memory.
+        unsafe {
+            let wanted = _mm_set1_epi32(tag as i32);
+            for i in 0..W / 4 {
+                let equal = _mm_castsi128_ps(_mm_cmpeq_epi32(four(set, i), wanted));
+                found |= (_mm_movemask_ps(equal) as u32) << (4 * i);
+            }
+        }
+        found.trailing_zeros() as usize
+    }
+
+    /// `set` moved up by one way behind `tag`, four ways a time.
+    #[inline(always)]
+    fn moved<const W: usize>(set: &[u32; W], tag: u32, mut put: impl FnMut(usize, __m128i)) {
+        // SAFETY: SSE2 is part of x86-64; nothing here touches memory.
+        unsafe {
+            let mut first = _mm_cvtsi32_si128(tag as i32);
+            for i in 0..W / 4 {
+                let old = four(set, i);
+                put(i, _mm_or_si128(_mm_slli_si128::<4>(old), first));
+                first = _mm_srli_si128::<12>(old);
+            }
+        }
+    }
+
+    /// Puts `tag` in front of `set`, moves the rest up by one and clears what
+    /// leaves `live`.
+    #[inline(always)]
+    pub fn push_front<const W: usize>(set: &mut [u32; W], tag: u32, live: &[u32; W]) {
+        let old = *set;
+        // SAFETY: SSE2 is part of x86-64; nothing here touches memory.
+        moved(&old, tag, |i, new| unsafe {
+            set_four(set, i, _mm_and_si128(new, four(live, i)));
+        });
+    }
+
+    /// Windows onto which of eight ways stay as they are when that at `p`
+    /// moves to the front: from element `7 - p` on, element `i` is all ones if
+    /// `i > p`.
+    static STAY: [u32; 16] = {
+        let mut stay = [0; 16];
+        let mut i = 8;
+        while i < 16 {
+            stay[i] = u32::MAX;
+            i += 1;
+        }
+        stay
+    };
+
+    /// Puts `tag` in front of `set`, of at most eight ways, and moves those
+    /// before place `at` up by one, over that at `at`.
+    #[inline(always)]
+    pub fn to_front<const W: usize>(set: &mut [u32; W], tag: u32, at: usize) {
+        let stay: &[u32; 8] = STAY[7 - (at & 7)..].first_chunk().expect("nine or more");
+        let old = *set;
+        // SAFETY: SSE2 is part of x86-64; nothing here touches memory.
+        moved(&old, tag, |i, new| unsafe {
+            let stay = four(stay, i);
+            let kept = _mm_and_si128(four(&old, i), stay);
+            set_four(set, i, _mm_or_si128(kept, _mm_andnot_si128(stay, new)));
+        });
+    }
+}
+
+/// Operations on whole sets.
+#[cfg(not(target_arch = "x86_64"))]
+mod vector {
+    /// Whether a way holds `tag`.
+    pub fn holds<const W: usize>(set: &[u32; W], tag: u32) -> bool {
+        set.contains(&tag)
+    }
+
+    /// Whether a way holds `tag` or the other tag of its pair.
+    pub fn holds_either<const W: usize>(set: &[u32; W], tag: u32) -> bool {
+        set.iter().any(|t| t | 1 == tag | 1)
+    }
+
+    /// The first way that holds `tag`, which one does.
+    pub fn place<const W: usize>(set: &[u32; W], tag: u32) -> usize {
+        set.iter().position(|&t| t == tag).unwrap_or(0)
+    }
+
+    /// Puts `tag` in front of `set`, moves the rest up by one and clears what
+    /// leaves `live`.
+    pub fn push_front<const W: usize>(set: &mut [u32; W], tag: u32, live: &[u32; W]) {
+        to_front(set, tag, W - 1);
+        set.iter_mut().zip(live).for_each(|(t, live)| *t &= live);
+    }
+
+    /// Puts `tag` in front of `set` and moves those before place `at` up by
+    /// one, over that at `at`.
+    pub fn to_front<const W: usize>(set: &mut [u32; W], tag: u32, at: usize) {
+        set.copy_within(0..at, 1);
+        set[0] = tag;
+    }
+}
