@@ -295,16 +295,19 @@ impl<I: Index, const WAYS: usize> TagArray<I, WAYS> {
     /// Asks the host to load the set of `key` ahead of its use.
     #[inline(always)]
     pub fn prefetch(&self, key: Key) {
-        let set = I::set(key, self.scale);
-        let tags = if self.other.tags.is_empty() {
-            self.inline.as_ptr().wrapping_add(set).cast()
-        } else {
-            self.other.set(set).as_ptr()
+        // Base and stride do not change over a loop of these.
+        let (base, stride) = match self.inline.is_empty() {
+            false => (self.inline.as_ptr().cast::<u8>(), size_of::<Set<WAYS>>()),
+            true => (
+                self.other.tags.as_ptr().cast(),
+                size_of::<u32>() * self.other.ways,
+            ),
         };
+        let set = base.wrapping_add(I::set(key, self.scale) * stride);
         #[cfg(target_arch = "x86_64")]
         {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let p = tags.cast::<i8>();
+            let p = set.cast::<i8>();
             // SAFETY: a prefetch reads nothing architecturally and cannot
             // fault, wherever it points.
             unsafe {
@@ -313,7 +316,7 @@ impl<I: Index, const WAYS: usize> TagArray<I, WAYS> {
             }
         }
         #[cfg(not(target_arch = "x86_64"))]
-        let _ = tags;
+        let _ = set;
     }
 }
 

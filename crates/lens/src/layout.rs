@@ -210,6 +210,8 @@ pub struct Layout {
     /// Bytes of all regions.
     bytes: u64,
     policies: Policies,
+    /// There are no huge pages: the most frequent case, at a glance.
+    only_small: bool,
 }
 
 /// Regions start at multiples of this, so none share a table page below
@@ -251,6 +253,7 @@ impl Layout {
             node_bytes: node_bytes.0,
             bytes,
             policies,
+            only_small: matches!(policies.huge, HugePolicy::Never | HugePolicy::Fragmented),
         }
     }
 
@@ -310,6 +313,9 @@ impl Layout {
     /// Size of the page at `va` in the native or guest table.
     #[inline(always)]
     pub fn page_size(&self, va: u64) -> PageSize {
+        if self.only_small {
+            return PageSize::Size4K;
+        }
         match self.policies.huge {
             HugePolicy::Never | HugePolicy::Fragmented => PageSize::Size4K,
             HugePolicy::Gigantic => PageSize::Size1G,
@@ -389,6 +395,9 @@ impl Layout {
     #[inline]
     pub fn table_home(&self, dim: Dim, level: u32, addr: u64, from: usize) -> TableHome {
         let policy = self.table_policy(dim);
+        if let TablePolicy::Fixed(node) = *policy {
+            return TableHome { node, copy: 0 };
+        }
         let node = match policy {
             TablePolicy::Replicated => from,
             TablePolicy::Fixed(n) => *n,

@@ -28,6 +28,9 @@
 use crate::machine::Machine;
 use crate::parts::Memory;
 
+/// A line among arrivals that nobody waits for.
+const UNAWAITED: u64 = 1 << 32;
+
 #[derive(Debug, Clone, Copy, Default)]
 struct Server {
     /// Cycles that one line occupies it.
@@ -38,9 +41,9 @@ struct Server {
     standing: f64,
     /// Service times that a line takes that nobody waits for.
     unawaited: f64,
+    /// Lines of this quantum: below 2^32 those that someone waits for, above it
+    /// the others.
     arrivals: u64,
-    /// Lines of this quantum that nobody waits for.
-    extra: u64,
     wait: f64,
     /// Lines served since the start, for reports.
     lines: u64,
@@ -64,15 +67,14 @@ impl Server {
 
     fn end_quantum(&mut self, cycles: f64) {
         let hog = self.standing * self.service;
-        if self.arrivals == 0 && self.extra == 0 && self.wait == hog {
+        if self.arrivals == 0 && self.wait == hog {
             // Idle for long: most servers of a machine that one node uses.
             return;
         }
-        let load =
-            (self.arrivals as f64 + self.extra as f64 * self.unawaited) * self.service / cycles;
-        self.lines += self.arrivals;
+        let (awaited, others) = (self.arrivals % UNAWAITED, self.arrivals / UNAWAITED);
+        let load = (awaited as f64 + others as f64 * self.unawaited) * self.service / cycles;
+        self.lines += awaited;
         self.arrivals = 0;
-        self.extra = 0;
         let settled = hog + self.queue(load * (self.nominal + self.wait), self.nominal + hog);
         // Half of the step, for those who also wait for other things.
         self.wait += 0.5 * (settled - self.wait);
@@ -144,10 +146,10 @@ impl Memory for QueuedMemory {
 
     #[inline(always)]
     fn prefetch(&mut self, from: usize, home: usize) {
-        self.nodes[home].extra += 1;
+        self.nodes[home].arrivals += UNAWAITED;
         if from != home {
             let n = self.nodes.len();
-            self.links[home * n + from].extra += 1;
+            self.links[home * n + from].arrivals += UNAWAITED;
         }
     }
 
@@ -166,8 +168,7 @@ impl Memory for QueuedMemory {
         if from == home {
             // What most lines do, with one look at their node.
             let node = &mut self.nodes[home];
-            node.extra += u64::from(prefetched);
-            node.arrivals += 1 + u64::from(modified);
+            node.arrivals += 1 + u64::from(modified) + u64::from(prefetched) * UNAWAITED;
             let cycles = self.local + node.wait;
             return if modified { cycles + node.wait } else { cycles };
         }

@@ -379,6 +379,16 @@ fn tlb_size(layout: &Layout, va: u64, guest: PageSize) -> PageSize {
     }
 }
 
+/// What translating an address has brought about, in cycles.
+struct Translated {
+    /// When the access issued, after a fault if there was one.
+    issue: f64,
+    /// When the data may be asked for.
+    start: f64,
+    /// Length of the walk; 0 without one.
+    walk: f64,
+}
+
 /// One core at work, in a virtual machine if `NESTED`.
 struct Running<'a, P: Parts, H: Host, const NESTED: bool> {
     host: H,
@@ -405,39 +415,31 @@ impl<P: Parts, H: Host, const NESTED: bool> Running<'_, P, H, NESTED> {
         if th.next == th.hinted {
             self.look_ahead(th);
         }
-        let a = th.buffer[th.next];
-        th.next += 1;
-        let mut issue = th.pipe.issue(a);
-        let mut start = issue;
-        let mut walk = 0.0;
-        let size = self.layout.page_size(a.va);
-        let held = if NESTED {
-            tlb_size(self.layout, a.va, size)
-        } else {
-            size
+        // By field: a copy of the whole would also move its padding.
+        let Access {
+            va,
+            write,
+            dependent,
+            work,
+        } = th.buffer[th.next];
+        let a = Access {
+            va,
+            write,
+            dependent,
+            work,
         };
-        match self.at.core.tlb.lookup(a.va, held, self.host) {
-            TlbHit::L1 => self.at.stats.tlb_l1 += 1,
-            TlbHit::L2 => {
-                self.at.stats.tlb_l2 += 1;
-                start += self.at.costs.stlb;
-            }
-            TlbHit::Miss => {
-                if let Some(lazy) = self.lazy
-                    && lazy.touch(self.at.node, a.va >> size.shift())
-                {
-                    self.at.stats.lazy_faults += 1;
-                    let fault = self.at.costs.fault;
-                    self.at.stats.base += th.pipe.interrupt(fault);
-                    self.at.stats.kernel += fault;
-                    issue = issue.max(th.pipe.done);
-                }
-                walk = self.walk(a.va, size);
-                start = self.at.occupy_walker(issue, walk);
-                self.at.stats.walks += 1;
-                self.at.stats.walk_cycles += walk;
-            }
-        }
+        th.next += 1;
+        let issue = th.pipe.issue(a);
+        let size = self.layout.page_size(a.va);
+        let Translated {
+            issue,
+            mut start,
+            walk,
+        } = match size {
+            // What is constant for the most frequent case folds away.
+            PageSize::Size4K if !NESTED => self.translate(th, a.va, PageSize::Size4K, issue),
+            _ => self.translate(th, a.va, size, issue),
+        };
         if self.leaf_bits.is_some() {
             start += self.set_leaf_bits(a, size);
         }
@@ -448,6 +450,44 @@ impl<P: Parts, H: Host, const NESTED: bool> Running<'_, P, H, NESTED> {
         stats.data_stall += dt_data;
         stats.walk_stall += dt_walk;
         stats.base += dt_base;
+    }
+
+    /// Looks for the translation of `va`, whose guest page is of `size`, from
+    /// `issue` on.
+    #[inline(always)]
+    fn translate(&mut self, th: &mut Thread, va: u64, size: PageSize, issue: f64) -> Translated {
+        let held = match NESTED {
+            true => tlb_size(self.layout, va, size),
+            false => size,
+        };
+        let mut t = Translated {
+            issue,
+            start: issue,
+            walk: 0.0,
+        };
+        match self.at.core.tlb.lookup(va, held, self.host) {
+            TlbHit::L1 => self.at.stats.tlb_l1 += 1,
+            TlbHit::L2 => {
+                self.at.stats.tlb_l2 += 1;
+                t.start += self.at.costs.stlb;
+            }
+            TlbHit::Miss => {
+                if let Some(lazy) = self.lazy
+                    && lazy.touch(self.at.node, va >> size.shift())
+                {
+                    self.at.stats.lazy_faults += 1;
+                    let fault = self.at.costs.fault;
+                    self.at.stats.base += th.pipe.interrupt(fault);
+                    self.at.stats.kernel += fault;
+                    t.issue = t.issue.max(th.pipe.done);
+                }
+                t.walk = self.walk(va, size);
+                t.start = self.at.occupy_walker(t.issue, t.walk);
+                self.at.stats.walks += 1;
+                self.at.stats.walk_cycles += t.walk;
+            }
+        }
+        t
     }
 
     /// Cycles of setting bits of the leaf entry, if any are clear: a locked
@@ -529,6 +569,18 @@ impl<P: Parts, H: Host, const NESTED: bool> Running<'_, P, H, NESTED> {
         }
     }
 
+    /// Cycles of a walk's step at `level`, whose table has a host-physical
+    /// address already if `located`.
+    #[inline(always)]
+    fn descend(&mut self, level: u32, va: u64, located: &mut bool) -> f64 {
+        if NESTED && !std::mem::replace(located, false) {
+            let copy = self.layout.table_copy(Dim::Guest, self.at.node);
+            let gpa = self.layout.guest_entry(level, va, copy);
+            return self.nested_translate(gpa) + self.table(Dim::Guest, level, va);
+        }
+        self.table(Dim::Guest, level, va)
+    }
+
     /// Cycles of a walk for `va`, whose guest page is of `size`.
     #[inline(always)]
     fn walk(&mut self, va: u64, size: PageSize) -> f64 {
@@ -540,16 +592,20 @@ impl<P: Parts, H: Host, const NESTED: bool> Running<'_, P, H, NESTED> {
         let mut located = cached.is_some();
         self.at.stats.walk_refs += u64::from(top + 1 - leaf);
         let mut cycles = self.at.costs.walk_overhead;
-        let mut level = top;
-        while level >= leaf {
-            if NESTED && !located {
-                let copy = self.layout.table_copy(Dim::Guest, self.at.node);
-                let gpa = self.layout.guest_entry(level, va, copy);
-                cycles += self.nested_translate(gpa);
+        // A piece of code for each level: whether its line is cached is told
+        // by the level more than by anything else.
+        if top > 2 {
+            let mut level = top;
+            while level > 2 && level >= leaf {
+                cycles += self.descend(level, va, &mut located);
+                level -= 1;
             }
-            located = false;
-            cycles += self.table(Dim::Guest, level, va);
-            level -= 1;
+        }
+        if top >= 2 && leaf <= 2 {
+            cycles += self.descend(2, va, &mut located);
+        }
+        if leaf == 1 {
+            cycles += self.descend(1, va, &mut located);
         }
         if NESTED {
             let gpa = self.layout.guest_physical(va);
