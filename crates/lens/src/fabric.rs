@@ -42,11 +42,17 @@ impl<P: Parts> CoreParts<P> {
 pub(crate) struct Walkers {
     /// When each is free for good.
     free: Vec<f64>,
-    /// Idle stretches before that, as (from, to); a ring.
-    gaps: [(f64, f64); GAPS],
+    gaps: Gaps,
+}
+
+/// Idle stretches of walkers.
+#[derive(Default)]
+struct Gaps {
+    /// The latest, as (from, to); a ring.
+    ring: [(f64, f64); GAPS],
     next: usize,
     /// None of them ends later.
-    last_gap: f64,
+    last: f64,
 }
 
 /// Idle stretches remembered: as many as accesses that wait at once.
@@ -56,16 +62,8 @@ impl Walkers {
     fn new(n: usize) -> Self {
         Walkers {
             free: vec![0.0; n],
-            gaps: [(0.0, 0.0); GAPS],
-            next: 0,
-            last_gap: 0.0,
+            gaps: Gaps::default(),
         }
-    }
-
-    fn remember(&mut self, from: f64, to: f64) {
-        self.gaps[self.next] = (from, to);
-        self.last_gap = later(self.last_gap, to);
-        self.next = (self.next + 1) % GAPS;
     }
 
     /// Books the walker that can end first for `walk` cycles from `issue` or
@@ -73,39 +71,45 @@ impl Walkers {
     /// walk ends.
     #[inline(always)]
     pub fn book(&mut self, issue: f64, walk: f64, turnaround: f64) -> f64 {
-        let mut w = 0;
-        for i in 1..self.free.len() {
-            if self.free[i] < self.free[w] {
-                w = i;
+        let (mut free, others) = self.free.split_first_mut().expect("a walker or more");
+        for other in others {
+            if *other < *free {
+                free = other;
             }
         }
-        let free = self.free[w];
-        if issue < free
-            && issue + walk + turnaround <= self.last_gap
-            && let Some(end) = self.fill_gap(issue, walk, turnaround, free)
-        {
-            return end;
+        if issue < *free && issue + walk + turnaround <= self.gaps.last {
+            if let Some(end) = self.gaps.fill(issue, walk, turnaround, *free) {
+                return end;
+            }
         }
-        if issue > free {
-            self.remember(free, issue);
+        if issue > *free {
+            self.gaps.remember(*free, issue);
         }
-        let end = later(free, issue) + walk;
-        self.free[w] = end + turnaround;
+        let end = later(*free, issue) + walk;
+        *free = end + turnaround;
         end
+    }
+}
+
+impl Gaps {
+    fn remember(&mut self, from: f64, to: f64) {
+        self.ring[self.next] = (from, to);
+        self.last = later(self.last, to);
+        self.next = (self.next + 1) % GAPS;
     }
 
     /// Puts the walk into an idle stretch if one that starts before `free`
     /// takes it whole.
     #[inline(never)]
-    fn fill_gap(&mut self, issue: f64, walk: f64, turnaround: f64, free: f64) -> Option<f64> {
+    fn fill(&mut self, issue: f64, walk: f64, turnaround: f64, free: f64) -> Option<f64> {
         let takes = |g: &(f64, f64)| g.0.max(issue) + walk + turnaround <= g.1;
         let best = (0..GAPS)
-            .filter(|&i| takes(&self.gaps[i]) && self.gaps[i].0 < free)
-            .min_by(|&a, &b| self.gaps[a].0.total_cmp(&self.gaps[b].0))?;
-        let (from, to) = self.gaps[best];
+            .filter(|&i| takes(&self.ring[i]) && self.ring[i].0 < free)
+            .min_by(|&a, &b| self.ring[a].0.total_cmp(&self.ring[b].0))?;
+        let (from, to) = self.ring[best];
         let start = from.max(issue);
         let end = start + walk;
-        self.gaps[best] = (end + turnaround, to);
+        self.ring[best] = (end + turnaround, to);
         if start > from {
             self.remember(from, start);
         }
@@ -272,11 +276,10 @@ impl<P: Parts> Seen<'_, P> {
     #[inline(always)]
     pub fn fetch(&mut self, missing: Missing, write: bool, home: usize, host: impl Host) -> f64 {
         let Missing { line, other } = missing;
-        if self.multi_node
-            && home != self.node
-            && let Some(cycles) = self.forward(line.value, write, home)
-        {
-            return cycles;
+        if self.multi_node && home != self.node {
+            if let Some(cycles) = self.forward(line.value, write, home) {
+                return cycles;
+            }
         }
         // The other line is of the same page or table page, so of the same
         // home.

@@ -472,14 +472,14 @@ impl<P: Parts, H: Host, const NESTED: bool> Running<'_, P, H, NESTED> {
                 t.start += self.at.costs.stlb;
             }
             TlbHit::Miss => {
-                if let Some(lazy) = self.lazy
-                    && lazy.touch(self.at.node, va >> size.shift())
-                {
-                    self.at.stats.lazy_faults += 1;
-                    let fault = self.at.costs.fault;
-                    self.at.stats.base += th.pipe.interrupt(fault);
-                    self.at.stats.kernel += fault;
-                    t.issue = t.issue.max(th.pipe.done);
+                if let Some(lazy) = self.lazy {
+                    if lazy.touch(self.at.node, va >> size.shift()) {
+                        self.at.stats.lazy_faults += 1;
+                        let fault = self.at.costs.fault;
+                        self.at.stats.base += th.pipe.interrupt(fault);
+                        self.at.stats.kernel += fault;
+                        t.issue = t.issue.max(th.pipe.done);
+                    }
                 }
                 t.walk = self.walk(va, size);
                 t.start = self.at.occupy_walker(t.issue, t.walk);
