@@ -63,7 +63,7 @@ pub(crate) struct Thread {
     pub buffer: Vec<Access>,
     /// Next of them.
     pub next: usize,
-    /// The first of them that the host has not been told of.
+    /// At which of them the host is to be told of more.
     pub hinted: usize,
     source: Box<dyn Source + Send>,
 }

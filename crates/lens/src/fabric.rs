@@ -257,7 +257,7 @@ impl<P: Parts> Seen<'_, P> {
             PrivateHit::L1 => Cached::Private(self.costs.l1),
             PrivateHit::L2 => Cached::Private(self.costs.l2),
             PrivateHit::Miss => {
-                if write && self.multi_node {
+                if self.multi_node && write {
                     self.own(line);
                 }
                 match self.shared.find(line, host) {
@@ -281,15 +281,14 @@ impl<P: Parts> Seen<'_, P> {
                 return cycles;
             }
         }
-        // The other line is of the same page or table page, so of the same
-        // home.
-        let prefetched = self.costs.adjacent_line && !other;
-        if prefetched {
+        if self.costs.adjacent_line && !other {
             self.shared.insert_pair(line, host);
-        } else {
-            self.insert_beside(line.value);
+            // The other line is of the same page or table page, so of the same
+            // home.
+            return self.memory.fill(self.node, home, true, write);
         }
-        self.memory.fill(self.node, home, prefetched, write)
+        self.insert_beside(line.value);
+        self.memory.fill(self.node, home, false, write)
     }
 
     /// Cycles to get `line` from the L3 of `home`, another node, if that has

@@ -510,16 +510,18 @@ impl<P: Parts, H: Host, const NESTED: bool> Running<'_, P, H, NESTED> {
         self.at.costs.ad_update + self.table(Dim::Guest, size.level(), a.va)
     }
 
-    /// Tells the host what the next accesses but those at hand will look up, as
-    /// far as the host's own caches are too small for it.
+    /// Tells the host what some of the accesses to come will look up, as far as
+    /// the host's own caches are too small for it.
     #[inline(never)]
     fn look_ahead(&self, th: &mut Thread) {
-        const CHUNK: usize = 4;
-        if th.next + 2 * CHUNK > th.buffer.len() {
+        /// Accesses at a time, and how many come before them.
+        const CHUNK: usize = 2;
+        const AHEAD: usize = 4;
+        if th.next + AHEAD + CHUNK > th.buffer.len() {
             th.refill();
         }
         th.hinted = th.next + CHUNK;
-        for a in &th.buffer[th.hinted..][..CHUNK] {
+        for a in &th.buffer[th.next + AHEAD..][..CHUNK] {
             self.at.hint(a.va >> 6);
             self.at.hint(self.table_line(Dim::Guest, 1, a.va));
             self.at.hint(self.table_line(Dim::Guest, 2, a.va));

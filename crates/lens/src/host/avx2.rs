@@ -85,13 +85,12 @@ unsafe fn touch_four(set: *mut u32, tag: u32, live: *const u32) -> bool {
         let new = _mm_set1_epi32(tag as i32);
         let old = _mm_loadu_si128(set.cast());
         let held = _mm_movemask_ps(_mm_castsi128_ps(_mm_cmpeq_epi32(old, new)));
-        if held & 1 != 0 {
-            // As nearly always in the walk caches of upper levels.
-            return true;
-        }
         let after = if held == 0 {
             let live = _mm_loadu_si128(live.cast());
             _mm_and_si128(_mm_alignr_epi8::<12>(old, new), live)
+        } else if held & 1 != 0 {
+            // As nearly always in the walk caches of upper levels.
+            old
         } else {
             let order = &TO_FRONT[held.trailing_zeros() as usize & 7];
             let order = _mm_loadu_si128(order.as_ptr().cast());
