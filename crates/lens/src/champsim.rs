@@ -62,6 +62,7 @@ pub fn import(mut input: impl Read) -> Result<Vec<Access>, TraceError> {
                 va,
                 write,
                 dependent,
+                locked: false,
                 work: since.min(255) as u8,
             });
             since = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The core: what overlaps with what.
 //!
-//! Three rules turn latencies into cycles:
+//! Four rules turn latencies into cycles:
 //!
 //! 1. An access enters the window `base * work` cycles after the one before,
 //!    but not before the access `window` places earlier has retired. It issues
@@ -11,6 +11,8 @@
 //!    do not overlap each other; they do overlap with data misses.
 //! 3. Accesses retire in order, each no earlier than its walk and then its
 //!    data are done.
+//! 4. A locked instruction asks for its line like any other, but has its value
+//!    when it retires, and no ordinary access behind it issues before that.
 //!
 //! So a dependent chain pays walk + data + base for each access, and an
 //! independent stream the largest of walk + base, and (walk + data) / window.
@@ -18,6 +20,10 @@
 use crate::system::{Access, Pace, Source};
 
 const RING: usize = 32;
+
+/// Bits of [`Pipe::locks`].
+const LOCKED: u8 = 1;
+const FENCED: u8 = 2;
 
 /// The greater of two times. Unlike [`f64::max`] it need not mind what is not
 /// a number.
@@ -47,6 +53,11 @@ pub(crate) struct Pipe {
     count: usize,
     /// Accesses after which the thread has done its share.
     limit: usize,
+    /// Whether the access issued last is locked, and whether `fence` may still
+    /// hold others up.
+    locks: u8,
+    /// When the last locked access was done.
+    fence: f64,
     pace: Pace,
     /// The whole part of the window, and the rest in units of 2^-32.
     window: usize,
@@ -106,6 +117,8 @@ impl Pipe {
             ring: [0.0; RING],
             count: 0,
             limit: usize::MAX,
+            locks: 0,
+            fence: 0.0,
             pace,
             window: pace.window as usize,
             fraction: (pace.window.fract() * 2f64.powi(32)) as u32,
@@ -164,11 +177,31 @@ impl Pipe {
         let slot = self.count.wrapping_sub(window) % RING;
         let at = later(self.issue + work, self.ring[slot]);
         self.issue = at;
-        if a.dependent {
-            later(at, self.ready + work)
-        } else {
-            at
+        // Which most accesses are not, so that they pay for one test.
+        if u8::from(a.dependent) | u8::from(a.locked) | self.locks != 0 {
+            return self.issue_late(a.dependent, a.locked, at, work);
         }
+        at
+    }
+
+    /// When an access can issue that nothing else keeps beyond `at`.
+    #[inline(never)]
+    fn issue_late(&mut self, dependent: bool, locked: bool, at: f64, work: f64) -> f64 {
+        let mut ready = at;
+        if !locked {
+            ready = later(ready, self.fence);
+        }
+        if dependent {
+            ready = later(ready, self.ready + work);
+        }
+        if self.fence <= at {
+            // Nothing that follows can wait for it.
+            self.locks &= !FENCED;
+        }
+        if locked {
+            self.locks |= LOCKED;
+        }
+        ready
     }
 
     /// Retires the access whose walk (if any, of `walk` cycles) ends at
@@ -180,6 +213,11 @@ impl Pipe {
         self.ready = start + data;
         let before = self.done;
         self.done = later(before, self.ready);
+        if self.locks & LOCKED != 0 {
+            self.ready = self.done;
+            self.fence = self.done;
+            self.locks = FENCED;
+        }
         self.ring[self.count % RING] = self.done;
         self.count += 1;
         let step = self.done - before;
@@ -207,5 +245,27 @@ mod tests {
         assert_eq!(chased, 10.0 + 300.0 + 10.0, "value, then work");
         p.retire(chased, chased, 0.0, 300.0);
         assert_eq!(p.issue(Access::load(0)), 30.0);
+    }
+
+    #[test]
+    fn a_locked_instruction_ends_after_what_is_before_it_and_fetches_meanwhile() {
+        let pace = Pace {
+            base: 10.0,
+            window: 8.0,
+        };
+        let mut p = Pipe::new(0, 0, pace);
+        let first = p.issue(Access::load(0));
+        p.retire(first, first, 0.0, 300.0);
+        let locked = p.issue(Access::locked(64));
+        assert_eq!(locked, 20.0, "asks for its line at once");
+        p.retire(locked, locked, 0.0, 100.0);
+        // The next one's line is asked for at once too; a load waits until
+        // the lock is done, which the load before it holds up.
+        let next = p.issue(Access::locked(128));
+        assert_eq!(next, 30.0);
+        p.retire(next, next, 0.0, 100.0);
+        assert_eq!(p.issue(Access::load(0)), 310.0);
+        let value = p.issue(Access::locked(192).after_load());
+        assert_eq!(value, 320.0, "an address from a lock's value");
     }
 }

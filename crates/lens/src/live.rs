@@ -312,6 +312,7 @@ impl<P: Parts> Live<P> {
             va: r.va,
             write: r.write,
             dependent: r.dependent,
+            locked: false,
             work: r.work,
         });
         let (mut start, mut cycles) = (issue, 0.0);

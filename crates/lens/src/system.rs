@@ -30,6 +30,8 @@ pub struct Access {
     pub write: bool,
     /// The address is known only when the previous access' value is there.
     pub dependent: bool,
+    /// A locked instruction, as [`Access::locked`] makes.
+    pub locked: bool,
     /// Work before the access, in units of the workload's base cycles.
     pub work: u8,
 }
@@ -41,6 +43,7 @@ impl Access {
             va,
             write: false,
             dependent: true,
+            locked: false,
             work: 1,
         }
     }
@@ -50,6 +53,7 @@ impl Access {
             va,
             write: false,
             dependent: false,
+            locked: false,
             work: 1,
         }
     }
@@ -59,8 +63,26 @@ impl Access {
             va,
             write: true,
             dependent: false,
+            locked: false,
             work: 1,
         }
+    }
+    /// A locked read-modify-write whose address is known in advance. It is
+    /// done when all before it are, and what follows waits for it unless it is
+    /// locked as well.
+    pub const fn locked(va: u64) -> Self {
+        Access {
+            va,
+            write: true,
+            dependent: false,
+            locked: true,
+            work: 1,
+        }
+    }
+    /// The same with an address that the previous access' value gives.
+    pub const fn after_load(mut self) -> Self {
+        self.dependent = true;
+        self
     }
     /// The same with `work` units of work before it.
     pub const fn with_work(mut self, work: u8) -> Self {
@@ -420,12 +442,14 @@ impl<P: Parts, H: Host, const NESTED: bool> Running<'_, P, H, NESTED> {
             va,
             write,
             dependent,
+            locked,
             work,
         } = th.buffer[th.next];
         let a = Access {
             va,
             write,
             dependent,
+            locked,
             work,
         };
         th.next += 1;

@@ -31,6 +31,7 @@ impl Source for Uniform {
             va,
             write: self.write,
             dependent: self.dependent,
+            locked: false,
             work: 1,
         });
     }

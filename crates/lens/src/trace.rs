@@ -12,7 +12,8 @@
 //! | 1 | the address depends on the previous load |
 //! | 2 | another thread than the record before: its number follows |
 //! | 3 | work other than 1: one byte follows, after the thread |
-//! | 4-7 | 0 |
+//! | 4 | a locked instruction |
+//! | 5-7 | 0 |
 //!
 //! Then, in this order: the thread as an unsigned LEB128 number if bit 2 is
 //! set, the work if bit 3 is, and the virtual address as the signed LEB128
@@ -30,6 +31,7 @@ const STORE: u8 = 1;
 const DEPENDENT: u8 = 2;
 const THREAD: u8 = 4;
 const WORK: u8 = 8;
+const LOCKED: u8 = 16;
 /// Threads that a trace may have.
 pub const MAX_THREADS: usize = 65_536;
 
@@ -92,6 +94,7 @@ impl<W: Write> Recorder<W> {
         head |= if a.dependent { DEPENDENT } else { 0 };
         head |= if thread != self.thread { THREAD } else { 0 };
         head |= if a.work != 1 { WORK } else { 0 };
+        head |= if a.locked { LOCKED } else { 0 };
         let mut bytes = Vec::with_capacity(16);
         bytes.push(head);
         if head & THREAD != 0 {
@@ -207,7 +210,7 @@ pub fn read(input: impl Read) -> Result<Vec<Vec<Access>>, TraceError> {
     }
     let (mut threads, mut last, mut thread) = (vec![Vec::new()], vec![0u64], 0usize);
     while let Some(head) = c.byte_or_end()? {
-        if head & !(STORE | DEPENDENT | THREAD | WORK) != 0 {
+        if head & !(STORE | DEPENDENT | THREAD | WORK | LOCKED) != 0 {
             return Err(c.bad(format!("reserved bits set in {head:#04x}")));
         }
         if head & THREAD != 0 {
@@ -228,6 +231,7 @@ pub fn read(input: impl Read) -> Result<Vec<Vec<Access>>, TraceError> {
             va: last[thread],
             write: head & STORE != 0,
             dependent: head & DEPENDENT != 0,
+            locked: head & LOCKED != 0,
             work,
         });
         c.record += 1;

@@ -173,7 +173,9 @@ pub(super) fn xsbench(s: Scenario) -> Workload {
 /// Elements are one large vector, locations a vector of rows, and each
 /// element's fan-in and fan-out lists are small heap blocks: the first made
 /// when the element is read, the second grown whenever another element names
-/// it, so that the two lie far apart.
+/// it, so that the two lie far apart. The pointer from an element to its
+/// location is read by a locked compare-and-exchange (PARSEC's
+/// `AtomicPtr::Get`).
 struct Canneal {
     elements: u64,
     locations: u64,
@@ -202,7 +204,12 @@ impl Canneal {
             out.push(Access::chase(self.lists[list as usize] + slot * LIST));
             for i in 0..NEIGHBOURS {
                 let n = place(e, i + 8 * list + 1, self.count);
-                out.push(Access::load(self.elements + n * ELEMENT + 48));
+                let pointer = Access::locked(self.elements + n * ELEMENT + 48);
+                out.push(if i == 0 {
+                    pointer.after_load()
+                } else {
+                    pointer
+                });
                 out.push(Access::chase(self.locations + place(n, 99, self.count) * 8));
             }
         }
