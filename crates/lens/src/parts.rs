@@ -167,7 +167,7 @@ pub struct TwoLevelTlb {
 
 #[inline(always)]
 fn page_key(addr: u64, size: PageSize) -> Key {
-    Key::quick((addr >> size.shift()) | (u64::from(size.level()) << 58))
+    Key::quick((addr >> size.shift()) | (u64::from(size.level() - 1) << 58))
 }
 
 impl TwoLevelTlb {
