@@ -21,15 +21,27 @@ pub trait Host: Copy {
     fn touch<const W: usize>(self, set: &mut [u32; W], tag: u32, live: &[u32; W]) -> bool;
     /// Makes `tag` the most recent of `set`, if it is there.
     fn find<const W: usize>(self, set: &mut [u32; W], tag: u32) -> Found;
-    /// Puts `tag`, which is absent, in front of `set`.
-    fn push<const W: usize>(self, set: &mut [u32; W], tag: u32, live: &[u32; W]);
-    /// The same with `tag` and then the other tag of its pair.
+    /// Puts `tag` and then the other tag of its pair, both absent, in front of
+    /// `set`.
     fn push_pair<const W: usize>(self, set: &mut [u32; W], tag: u32, live: &[u32; W]);
 }
 
 /// Any host.
 #[derive(Debug, Clone, Copy)]
 pub struct Plain;
+
+impl Plain {
+    /// Puts `tag`, which is absent, in front of `set`; `live` as for a [`Host`].
+    #[inline(always)]
+    pub fn push<const W: usize>(self, set: &mut [u32; W], tag: u32, live: &[u32; W]) {
+        if W == 4 {
+            vector::push_front(set, tag, live);
+        } else {
+            set.copy_within(..W - 1, 1);
+            set[0] = tag;
+        }
+    }
+}
 
 impl Host for Plain {
     #[inline(always)]
@@ -52,16 +64,6 @@ impl Host for Plain {
         }
         move_to_front(set, tag);
         Found::Held
-    }
-
-    #[inline(always)]
-    fn push<const W: usize>(self, set: &mut [u32; W], tag: u32, live: &[u32; W]) {
-        if W == 4 {
-            vector::push_front(set, tag, live);
-        } else {
-            set.copy_within(..W - 1, 1);
-            set[0] = tag;
-        }
     }
 
     #[inline(always)]

@@ -46,11 +46,6 @@ impl Host for Avx2 {
     }
 
     #[inline(always)]
-    fn push<const W: usize>(self, set: &mut [u32; W], tag: u32, live: &[u32; W]) {
-        Plain.push(set, tag, live);
-    }
-
-    #[inline(always)]
     fn push_pair<const W: usize>(self, set: &mut [u32; W], tag: u32, live: &[u32; W]) {
         Plain.push_pair(set, tag, live);
     }
