@@ -9,6 +9,12 @@ use crate::system::{Access, Source};
 /// B = C = 0.19), with ids shuffled as the benchmark does.
 #[inline]
 fn kronecker(rng: &mut Rng, scale: u32) -> u64 {
+    place(unshuffled(rng, scale), 21, 1 << scale)
+}
+
+/// The same before ids are shuffled: those with few bits set are drawn most.
+#[inline]
+fn unshuffled(rng: &mut Rng, scale: u32) -> u64 {
     let mut v = 0;
     let mut left = scale;
     while left > 0 {
@@ -16,7 +22,7 @@ fn kronecker(rng: &mut Rng, scale: u32) -> u64 {
         v = v << n | (eight_draws(rng.bits()) >> (8 - n));
         left -= n;
     }
-    place(v, 21, 1 << scale)
+    v
 }
 
 /// Eight bits of a vertex, the first draw in bit 7. An endpoint's bit is 1
@@ -110,69 +116,170 @@ pub(super) fn graph500(s: Scenario) -> Workload {
     }
 }
 
-/// Pull-direction PageRank on a uniform random graph: neighbours in sequence,
-/// the contribution of each at random.
+/// PageRank of the GAP benchmark suite on a Kronecker graph, from the start of
+/// the program: to make the graph takes longer than to rank its vertices.
+///
+/// Every phase goes over all edges once, a pass of the ranking over all
+/// neighbours. A thread has a run of edges in a phase, and then another in a
+/// phase drawn anew, so that all phases are in a stretch of any length.
 struct PageRank {
-    index: u64,
-    neighbours: u64,
-    contributions: u64,
-    scores: u64,
-    v: u64,
+    regions: PageRankRegions,
+    /// Where the thread is in what it goes over in order.
+    edge: u64,
+    phase: Phase,
+    left: u32,
     rng: Rng,
 }
 
-const VERTICES: u64 = 268_435_453;
-const EDGES: u64 = 4_236_159_837;
+#[derive(Clone, Copy)]
+struct PageRankRegions {
+    edges: u64,
+    permutation: u64,
+    degrees: u64,
+    offsets: u64,
+    neighbours: u64,
+    index: u64,
+    contributions: u64,
+    scores: u64,
+}
+
+#[derive(Clone, Copy)]
+enum Phase {
+    /// A random number for each level of the Kronecker matrix.
+    Generate,
+    /// The permutation gives both ends their names.
+    Permute,
+    /// An atomic increment for each end.
+    CountDegrees,
+    /// Each end takes the next place in its list and writes the other there.
+    FillLists,
+    /// Lists are sorted and rid of duplicates.
+    Squish,
+    /// Sums what the neighbours contribute.
+    Rank,
+}
+
+/// 2^28 vertices and 16 edges each. Table 1 has the 268,435,453 and
+/// 4,236,159,837 that are left without unused ids and duplicates, as GAP's
+/// generator leaves them and a uniform random graph's would not.
+const SCALE: u32 = 28;
+const VERTICES: u64 = 1 << SCALE;
+const EDGES: u64 = 16 * VERTICES;
+/// Passes until scores change by less than GAP's 10^-4: so for 2^20 and 2^22
+/// vertices of the same distribution.
+const PASSES: u64 = 7;
+/// Edges of a phase that a thread goes over in a row.
+const RUN: u32 = 64;
+
+impl Phase {
+    fn draw(rng: &mut Rng) -> Self {
+        match rng.below(5 + PASSES) {
+            0 => Phase::Generate,
+            1 => Phase::Permute,
+            2 => Phase::CountDegrees,
+            3 => Phase::FillLists,
+            4 => Phase::Squish,
+            _ => Phase::Rank,
+        }
+    }
+}
 
 impl Source for PageRank {
     fn fill(&mut self, out: &mut Vec<Access>) {
-        let degree = EDGES / VERTICES;
-        out.push(Access::load(self.index + self.v * 8));
-        for i in 0..degree {
-            out.push(Access::load(self.neighbours + (self.v * degree + i) * 4));
-            let u = self.rng.below(VERTICES);
-            out.push(Access::load(self.contributions + u * 4));
+        if self.left == 0 {
+            self.left = RUN;
+            self.phase = Phase::draw(&mut self.rng);
         }
-        out.push(Access::store(self.scores + self.v * 4));
-        self.v = (self.v + 1) % VERTICES;
+        self.left -= 1;
+        self.edge = (self.edge + 1) % EDGES;
+        let (at, rng) = (self.regions, &mut self.rng);
+        let edge = at.edges + self.edge * 8;
+        match self.phase {
+            Phase::Generate => {
+                out.push(Access::store(edge).with_work(4 * SCALE as u8));
+            }
+            Phase::Permute => {
+                out.push(Access::load(edge));
+                for _ in 0..2 {
+                    let v = unshuffled(rng, SCALE);
+                    out.push(Access::load(at.permutation + v * 4));
+                }
+                out.push(Access::store(edge));
+            }
+            Phase::CountDegrees => {
+                out.push(Access::load(edge));
+                for _ in 0..2 {
+                    let v = kronecker(rng, SCALE);
+                    out.push(Access::locked(at.degrees + v * 4));
+                }
+            }
+            Phase::FillLists => {
+                out.push(Access::load(edge));
+                for _ in 0..2 {
+                    let v = kronecker(rng, SCALE);
+                    out.push(Access::locked(at.offsets + v * 8));
+                    // A vertex of many edges stays on a line for a while.
+                    let next = at.neighbours + v * EDGES / VERTICES * 8;
+                    out.push(Access::store(next).after_load());
+                }
+            }
+            Phase::Squish => {
+                for end in 0..2 {
+                    let next = at.neighbours + self.edge * 8 + end * 4;
+                    out.push(Access::load(next).with_work(16));
+                }
+            }
+            Phase::Rank => {
+                for end in 0..2 {
+                    out.push(Access::load(at.neighbours + self.edge * 8 + end * 4));
+                    let v = kronecker(rng, SCALE);
+                    out.push(Access::load(at.contributions + v * 4));
+                }
+                if self.edge % (EDGES / VERTICES) == 0 {
+                    let v = self.edge / (EDGES / VERTICES);
+                    out.push(Access::load(at.index + v * 8));
+                    out.push(Access::store(at.scores + v * 4));
+                }
+            }
+        }
     }
 }
 
 pub(super) fn pagerank() -> Workload {
-    // Both directions of the graph are kept; the pull uses one.
-    let one_way = VERTICES * 8 + EDGES * 4;
-    let used = one_way + VERTICES * 8;
+    // What there is in all is more than at any one time: the permutation is
+    // gone before the degrees are counted, the edges before ranks are.
     Workload {
         name: "PageRank",
         threads: Some(28),
-        equal_shares: false,
-        regions: vec![
-            region("index", VERTICES * 8, Init::Single, Backing::Mapped),
-            region("neighbours", EDGES * 4, Init::Single, Backing::Mapped),
-            region(
-                "cold other direction",
-                69 * GIB - used,
-                Init::Single,
-                Backing::Mapped,
-            ),
-            region(
-                "contributions",
-                VERTICES * 4,
-                Init::Parallel,
-                Backing::Mapped,
-            ),
-            region("scores", VERTICES * 4, Init::Parallel, Backing::Mapped),
-        ],
+        equal_shares: true,
+        regions: [
+            ("edges", EDGES * 8),
+            ("permutation", VERTICES * 4),
+            ("degrees", VERTICES * 4),
+            ("offsets", VERTICES * 8),
+            ("neighbours", EDGES * 8),
+            ("index", VERTICES * 8),
+            ("contributions", VERTICES * 4),
+            ("scores", VERTICES * 4),
+        ]
+        .map(|(name, bytes)| region(name, bytes, Init::Parallel, Backing::Mapped))
+        .to_vec(),
         default_base: 4.0,
         make: Box::new(|at, mut rng| {
-            let v = rng.below(VERTICES);
-            let (index, neighbours, contributions, scores) = (at[0], at[1], at[3], at[4]);
             Box::new(PageRank {
-                index,
-                neighbours,
-                contributions,
-                scores,
-                v,
+                regions: PageRankRegions {
+                    edges: at[0],
+                    permutation: at[1],
+                    degrees: at[2],
+                    offsets: at[3],
+                    neighbours: at[4],
+                    index: at[5],
+                    contributions: at[6],
+                    scores: at[7],
+                },
+                edge: rng.below(EDGES),
+                phase: Phase::Generate,
+                left: 0,
                 rng,
             })
         }),
