@@ -103,6 +103,9 @@ const MAX_BASE: f64 = 200.0;
 /// instructions that a core keeps in flight.
 pub const MAX_WINDOW: f64 = 24.0;
 
+/// What part of a share of walks is nearly all of it.
+const NEARLY: f64 = 0.95;
+
 /// The pace at `effort` from 0 to 3: the one scale that [`fit_pace`] moves on.
 ///
 /// From 0 to 1 the base rises from [`MIN_BASE`] to the generator's at the
@@ -128,11 +131,21 @@ fn pace_at(effort: f64, default_base: f64) -> Pace {
 /// run: the share of cycles in which a walker was active. What differs
 /// between programs is how many of their accesses are in flight together, so
 /// the window is fitted to that share, at the generator's own base. Where no
-/// window from 1 to [`MAX_WINDOW`] has it, the base makes up for the rest.
+/// window from 1 to [`MAX_WINDOW`] has it, the base makes up for the rest, and
+/// where no base comes near it, nearly the largest share that there is will do.
 pub fn fit_pace(m: &Machine, w: &Workload, setup: &Setup, share: f64, budget: Budget) -> Pace {
     let at = |effort: f64| {
         let pace = pace_at(effort, w.default_base);
         run(m, w, setup, pace, budget, 1).walk_share()
+    };
+    // A share well above all that there are is an error of the model's walks and
+    // says nothing of what overlaps. The pace that has the most is an extreme
+    // one, which hides all latencies; one that has nearly as much need not be.
+    let most = at(0.0);
+    let share = if most < NEARLY * share {
+        NEARLY * most
+    } else {
+        share
     };
     let (mut lo, mut hi) = match at(2.0) {
         serial if serial > share => (2.0, 3.0),
@@ -152,4 +165,39 @@ pub fn fit_pace(m: &Machine, w: &Workload, setup: &Setup, share: f64, budget: Bu
         }
     }
     pace_at((lo + hi) / 2.0, w.default_base)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Scheme, Setup};
+    use crate::workload::{Scenario, workload};
+
+    /// A fit to `share`, and the share that comes of it.
+    fn fit(share: f64) -> (Pace, f64) {
+        let m = Machine::builtin("e7-4850v3").unwrap();
+        let w = workload("HashJoin", Scenario::Thin).unwrap();
+        let setup = Setup::parse("LP-LD", Scheme::Mitosis).unwrap();
+        let budget = Budget {
+            warm_up: 100_000,
+            measured: 30_000,
+        };
+        let pace = fit_pace(&m, &w, &setup, share, budget);
+        (pace, run(&m, &w, &setup, pace, budget, 1).walk_share())
+    }
+
+    #[test]
+    fn a_share_within_reach_gives_the_window() {
+        let (pace, share) = fit(0.5);
+        assert_eq!(pace.base, 10.0);
+        assert!((share - 0.5).abs() < 0.01, "{share}");
+    }
+
+    #[test]
+    fn a_share_beyond_reach_does_not_give_an_extreme_pace() {
+        let (pace, share) = fit(0.95);
+        assert!(share < 0.8, "out of reach: {share}");
+        assert_eq!(pace.base, 10.0);
+        assert!(pace.window < MAX_WINDOW / 2.0, "{pace:?}");
+    }
 }
