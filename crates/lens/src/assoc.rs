@@ -51,10 +51,11 @@ impl Index for Hashed {
 /// A set-associative store of keys with true LRU replacement, or with new keys
 /// entering below the most recent place.
 ///
-/// Any number of ways works. Lookups are in line for plain LRU and `WAYS`
-/// ways (for up to `WAYS`, if that is 4), and cost a call otherwise.
+/// Any number of ways and any place work. Lookups are in line for `WAYS` ways
+/// (for up to `WAYS`, if that is 4) and keys that enter at place `ENTER`, and
+/// cost a call otherwise.
 #[derive(Debug, Clone)]
-pub struct TagArray<I, const WAYS: usize> {
+pub struct TagArray<I, const WAYS: usize, const ENTER: usize = 0> {
     /// The sets of a store of that shape.
     inline: Box<[Set<WAYS>]>,
     /// All ones for each way of these sets that is in use, 0 for the rest.
@@ -172,7 +173,7 @@ pub enum Found {
     },
 }
 
-impl<I: Index, const WAYS: usize> TagArray<I, WAYS> {
+impl<I: Index, const WAYS: usize, const ENTER: usize> TagArray<I, WAYS, ENTER> {
     /// A store of `sets * ways` keys. With `sets` or `ways` 0 it holds nothing
     /// and always misses.
     ///
@@ -198,7 +199,7 @@ impl<I: Index, const WAYS: usize> TagArray<I, WAYS> {
             (sets, ways)
         };
         let fits = ways == WAYS || (WAYS == 4 && ways < WAYS);
-        let (inline, other) = if enter == 0 && fits {
+        let (inline, other) = if fits && enter == ENTER {
             (sets, 0)
         } else {
             (0, sets)
@@ -227,6 +228,7 @@ impl<I: Index, const WAYS: usize> TagArray<I, WAYS> {
     pub fn access(&mut self, key: Key, host: impl Host) -> bool {
         let set = I::set(key, self.scale);
         match self.inline.get_mut(set) {
+            Some(Set(tags)) if ENTER > 0 => touch_below(tags, key.tag, ENTER),
             Some(Set(tags)) => host.touch(tags, key.tag, &self.live),
             None => self.other.access(set, key.tag),
         }
@@ -246,6 +248,7 @@ impl<I: Index, const WAYS: usize> TagArray<I, WAYS> {
     pub fn insert(&mut self, key: Key) {
         let set = I::set(key, self.scale);
         match self.inline.get_mut(set) {
+            Some(Set(tags)) if ENTER > 0 => enter_at(tags, key.tag, ENTER),
             Some(Set(tags)) => Plain.push(tags, key.tag, &self.live),
             None => self.other.insert(set, &[key.tag]),
         }
@@ -256,6 +259,7 @@ impl<I: Index, const WAYS: usize> TagArray<I, WAYS> {
     pub fn insert_pair(&mut self, key: Key, host: impl Host) {
         let set = I::set(key, self.scale);
         match self.inline.get_mut(set) {
+            Some(Set(tags)) if ENTER > 0 => enter_pair_at(tags, key.tag, ENTER),
             Some(Set(tags)) => host.push_pair(tags, key.tag, &self.live),
             None => self.other.insert(set, &[key.tag, key.other().tag]),
         }
@@ -378,8 +382,15 @@ impl Other {
     fn insert(&mut self, set: usize, new: &[u32]) {
         let enter = self.enter;
         let tags = self.set_mut(set);
-        if !tags.is_empty() {
-            new.iter().for_each(|&tag| enter_at(tags, tag, enter));
+        for &tag in new {
+            match enter {
+                _ if tags.is_empty() => return,
+                0 => {
+                    tags.copy_within(..tags.len() - 1, 1);
+                    tags[0] = tag;
+                }
+                _ => enter_at(tags, tag, enter),
+            }
         }
     }
 }
@@ -409,17 +420,31 @@ fn touch_below(set: &mut [u32], tag: u32, enter: usize) -> bool {
     false
 }
 
-/// Puts `tag`, which is absent, at place `enter`, or in front of that where
-/// the set has room.
-#[inline]
+/// Puts `tag`, which is absent, at place `enter`, which is not 0, or in front of
+/// that where the set has room.
+#[inline(always)]
 fn enter_at(set: &mut [u32], tag: u32, enter: usize) {
-    let room = set[..enter].iter().position(|&t| t == 0);
     let last = set.len() - 1;
-    let at = room.unwrap_or_else(|| {
+    if set[enter - 1] != 0 {
         set.copy_within(enter..last, enter + 1);
-        enter
-    });
-    set[at] = tag;
+        set[enter] = tag;
+    } else if let Some(at) = set.iter().position(|&t| t == 0) {
+        set[at] = tag;
+    }
+}
+
+/// [`enter_at`] for `tag` and then for the other tag of its pair.
+#[inline(always)]
+fn enter_pair_at(set: &mut [u32], tag: u32, enter: usize) {
+    let end = set.len() - 2;
+    if set[enter - 1] != 0 && enter <= end {
+        set.copy_within(enter..end, enter + 2);
+        set[enter + 1] = tag;
+        set[enter] = tag ^ 1;
+    } else {
+        enter_at(set, tag, enter);
+        enter_at(set, tag ^ 1, enter);
+    }
 }
 
 #[cfg(test)]
@@ -450,9 +475,9 @@ mod tests {
 
     /// Accesses, finds, inserts and invalidates random keys in a store of `W`
     /// in line and one of lists.
-    fn compare<const W: usize>(ways: usize, enter: usize, host: impl Host) {
+    fn compare<const W: usize, const E: usize>(ways: usize, enter: usize, host: impl Host) {
         let sets = 4;
-        let mut a = TagArray::<LowBits, W>::with_entry(sets, ways, enter);
+        let mut a = TagArray::<LowBits, W, E>::with_entry(sets, ways, enter);
         let mut lists = vec![Vec::<u64>::new(); sets];
         let put = |list: &mut Vec<u64>, key| {
             list.insert(enter.min(list.len()), key);
@@ -492,9 +517,9 @@ mod tests {
 
     /// Finds random keys in a store where pairs share a set, and inserts both
     /// where neither was.
-    fn compare_pairs<const W: usize>(ways: usize, enter: usize, host: impl Host) {
+    fn compare_pairs<const W: usize, const E: usize>(ways: usize, enter: usize, host: impl Host) {
         let sets = 4;
-        let mut a = TagArray::<Hashed, W>::with_entry(sets, ways, enter);
+        let mut a = TagArray::<Hashed, W, E>::with_entry(sets, ways, enter);
         let mut lists = vec![Vec::<u64>::new(); sets];
         for i in 0..20_000u64 {
             let value = mix(i) % (3 * (sets * ways) as u64 / 2);
@@ -534,16 +559,23 @@ mod tests {
 
     fn every_shape(host: impl Host) {
         for ways in 1..=24 {
-            for enter in [0, ways / 2] {
-                compare::<4>(ways, enter, host);
-                compare::<8>(ways, enter, host);
-                compare::<16>(ways, enter, host);
-                compare::<20>(ways, enter, host);
-                compare_pairs::<4>(ways, enter, host);
-                compare_pairs::<8>(ways, enter, host);
-                compare_pairs::<20>(ways, enter, host);
+            for enter in [0, 1, 6, ways / 2, ways - 1] {
+                if enter >= ways {
+                    continue;
+                }
+                compare::<4, 0>(ways, enter, host);
+                compare::<8, 0>(ways, enter, host);
+                compare::<16, 0>(ways, enter, host);
+                compare::<20, 6>(ways, enter, host);
+                compare_pairs::<4, 0>(ways, enter, host);
+                compare_pairs::<8, 0>(ways, enter, host);
+                compare_pairs::<20, 0>(ways, enter, host);
+                compare_pairs::<20, 6>(ways, enter, host);
+                compare_pairs::<20, 18>(ways, enter, host);
+                compare_pairs::<20, 19>(ways, enter, host);
             }
         }
+        compare_pairs::<20, 18>(20, 18, host);
     }
 
     #[test]

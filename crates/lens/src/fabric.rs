@@ -6,7 +6,7 @@
 
 use crate::assoc::{Found, Key};
 use crate::core::later;
-use crate::host::{Host, Plain};
+use crate::host::Host;
 use crate::machine::Machine;
 use crate::parts::{Memory, Parts, PrivateCache, PrivateHit, SharedCache};
 use crate::stats::Stats;
@@ -287,7 +287,7 @@ impl<P: Parts> Seen<'_, P> {
             // home.
             return self.memory.fill(self.node, home, true, write);
         }
-        self.insert_beside(line.value);
+        self.insert_beside(line, host);
         self.memory.fill(self.node, home, false, write)
     }
 
@@ -310,12 +310,11 @@ impl<P: Parts> Seen<'_, P> {
 
     /// Inserts `line` into L3 alone. A prefetcher asks for the other one of its
     /// pair all the same, which makes that the most recent if it is there.
-    #[inline(never)]
-    fn insert_beside(&mut self, line: u64) {
-        let line = Key::new(line);
+    #[inline(always)]
+    fn insert_beside(&mut self, line: Key, host: impl Host) {
         self.shared.insert(line);
         if self.costs.adjacent_line {
-            self.shared.find(line.other(), Plain);
+            self.shared.find(line.other(), host);
         }
     }
 
@@ -350,6 +349,7 @@ impl<P: Parts> Seen<'_, P> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::Plain;
     use crate::parts::Standard;
 
     #[test]

@@ -276,7 +276,7 @@ pub struct L1L2 {
     l2: TagArray<LowBits, 8>,
 }
 
-fn lines<I: Index, const WAYS: usize>(c: Cache) -> TagArray<I, WAYS> {
+fn lines<I: Index, const WAYS: usize, const ENTER: usize>(c: Cache) -> TagArray<I, WAYS, ENTER> {
     TagArray::with_entry(c.sets(), c.ways, c.insertion_way)
 }
 
@@ -299,7 +299,7 @@ impl PrivateCache for L1L2 {
 
 /// A sliced last-level cache: sets picked by a hash.
 #[derive(Debug, Clone)]
-pub struct Sliced(TagArray<Hashed, 20>);
+pub struct Sliced(TagArray<Hashed, 20, 6>);
 
 impl SharedCache for Sliced {
     #[inline(always)]
