@@ -234,12 +234,31 @@ impl<I: Index, const WAYS: usize, const ENTER: usize> TagArray<I, WAYS, ENTER> {
         }
     }
 
+    /// The same for where the host could not predict whether it hits.
+    #[inline(always)]
+    pub fn access_evenly(&mut self, key: Key, host: impl Host) -> bool {
+        let set = I::set(key, self.scale);
+        match self.inline.get_mut(set) {
+            Some(Set(tags)) if ENTER > 0 => touch_below(tags, key.tag, ENTER),
+            Some(Set(tags)) => host.touch_evenly(tags, key.tag, &self.live),
+            None => self.other.access(set, key.tag),
+        }
+    }
+
+    /// Whether `key` is the most recent of its set: then another access changes
+    /// nothing. Of a store that is not in line it does not say so.
+    #[inline(always)]
+    pub fn is_front(&self, key: Key) -> bool {
+        let set = self.inline.get(I::set(key, self.scale));
+        set.is_some_and(|Set(tags)| tags[0] == key.tag)
+    }
+
     /// Looks `key` up and makes it the most recent, if it is there.
     #[inline(always)]
     pub fn find(&mut self, key: Key, host: impl Host) -> Found {
         let set = I::set(key, self.scale);
         match self.inline.get_mut(set) {
-            Some(Set(tags)) => host.find(tags, key.tag),
+            Some(Set(tags)) => host.find(tags, key.tag, true),
             None => self.other.find(set, key.tag),
         }
     }
@@ -248,8 +267,7 @@ impl<I: Index, const WAYS: usize, const ENTER: usize> TagArray<I, WAYS, ENTER> {
     pub fn insert(&mut self, key: Key) {
         let set = I::set(key, self.scale);
         match self.inline.get_mut(set) {
-            Some(Set(tags)) if ENTER > 0 => enter_at(tags, key.tag, ENTER),
-            Some(Set(tags)) => Plain.push(tags, key.tag, &self.live),
+            Some(Set(tags)) => insert::<WAYS, ENTER>(tags, key.tag, &self.live),
             None => self.other.insert(set, &[key.tag]),
         }
     }
@@ -259,9 +277,33 @@ impl<I: Index, const WAYS: usize, const ENTER: usize> TagArray<I, WAYS, ENTER> {
     pub fn insert_pair(&mut self, key: Key, host: impl Host) {
         let set = I::set(key, self.scale);
         match self.inline.get_mut(set) {
-            Some(Set(tags)) if ENTER > 0 => enter_pair_at(tags, key.tag, ENTER),
-            Some(Set(tags)) => host.push_pair(tags, key.tag, &self.live),
+            Some(Set(tags)) => insert_pair::<WAYS, ENTER>(tags, key.tag, &self.live, host),
             None => self.other.insert(set, &[key.tag, key.other().tag]),
+        }
+    }
+
+    /// [`TagArray::find`] for `key` and, if it was absent, what makes both of
+    /// its pair present: [`TagArray::insert_pair`], or [`TagArray::insert`] and
+    /// then [`TagArray::find`] for the other one if that was there. Unless it is
+    /// `wanted`, it leaves everything as it is and says [`Found::Held`].
+    #[inline(always)]
+    pub fn find_or_insert_pair(&mut self, key: Key, wanted: bool, host: impl Host) -> Found {
+        let set = I::set(key, self.scale);
+        match self.inline.get_mut(set) {
+            Some(Set(tags)) => match host.find(tags, key.tag, wanted) {
+                Found::Held => Found::Held,
+                Found::Absent { other: false } => {
+                    insert_pair::<WAYS, ENTER>(tags, key.tag, &self.live, host);
+                    Found::Absent { other: false }
+                }
+                Found::Absent { other: true } => {
+                    insert::<WAYS, ENTER>(tags, key.tag, &self.live);
+                    host.find(tags, key.other().tag, true);
+                    Found::Absent { other: true }
+                }
+            },
+            None if !wanted => Found::Held,
+            None => self.other.find_or_insert_pair(set, key.tag),
         }
     }
 
@@ -379,6 +421,19 @@ impl Other {
     }
 
     #[inline(never)]
+    fn find_or_insert_pair(&mut self, set: usize, tag: u32) -> Found {
+        let found = self.find(set, tag);
+        match found {
+            Found::Held => {}
+            Found::Absent { other: false } => self.insert(set, &[tag, tag ^ 1]),
+            Found::Absent { other: true } => {
+                self.insert(set, &[tag]);
+                self.find(set, tag ^ 1);
+            }
+        }
+        found
+    }
+
     fn insert(&mut self, set: usize, new: &[u32]) {
         let enter = self.enter;
         let tags = self.set_mut(set);
@@ -392,6 +447,29 @@ impl Other {
                 _ => enter_at(tags, tag, enter),
             }
         }
+    }
+}
+
+/// Inserts `tag`, which is absent, at place `ENTER` of `set`.
+#[inline(always)]
+fn insert<const W: usize, const ENTER: usize>(set: &mut [u32; W], tag: u32, live: &[u32; W]) {
+    match ENTER {
+        0 => Plain.push(set, tag, live),
+        _ => enter_at(set, tag, ENTER),
+    }
+}
+
+/// [`insert`] for `tag` and then for the other tag of its pair.
+#[inline(always)]
+fn insert_pair<const W: usize, const ENTER: usize>(
+    set: &mut [u32; W],
+    tag: u32,
+    live: &[u32; W],
+    host: impl Host,
+) {
+    match ENTER {
+        0 => host.push_pair(set, tag, live),
+        _ => enter_pair_at(set, tag, ENTER),
     }
 }
 
@@ -428,7 +506,17 @@ fn enter_at(set: &mut [u32], tag: u32, enter: usize) {
     if set[enter - 1] != 0 {
         set.copy_within(enter..last, enter + 1);
         set[enter] = tag;
-    } else if let Some(at) = set.iter().position(|&t| t == 0) {
+    } else {
+        fill_up(set, tag);
+    }
+}
+
+/// Puts `tag` behind what is in `set`, if that has room. Out of line, for a set
+/// is full soon.
+#[cold]
+#[inline(never)]
+fn fill_up(set: &mut [u32], tag: u32) {
+    if let Some(at) = set.iter().position(|&t| t == 0) {
         set[at] = tag;
     }
 }
@@ -502,6 +590,12 @@ mod tests {
                 if at.is_none() {
                     a.insert(Key::new(key));
                 }
+            } else if turn < 12 {
+                assert_eq!(
+                    a.access_evenly(Key::new(key), host),
+                    at.is_some(),
+                    "{which}"
+                );
             } else {
                 assert_eq!(a.access(Key::new(key), host), at.is_some(), "{which}");
             }
@@ -516,7 +610,8 @@ mod tests {
     }
 
     /// Finds random keys in a store where pairs share a set, and inserts both
-    /// where neither was.
+    /// where neither was: in two steps, or in one that also touches the other
+    /// key where that was there.
     fn compare_pairs<const W: usize, const E: usize>(ways: usize, enter: usize, host: impl Host) {
         let sets = 4;
         let mut a = TagArray::<Hashed, W, E>::with_entry(sets, ways, enter);
@@ -534,7 +629,15 @@ mod tests {
                 Some(_) => Found::Held,
                 None => Found::Absent { other },
             };
-            assert_eq!(a.find(key, host), expected, "{which}");
+            let at_once = mix(!i) % 2 == 0;
+            let found = if at_once {
+                let unasked = a.find_or_insert_pair(key, false, host);
+                assert_eq!(unasked, Found::Held, "{which}");
+                a.find_or_insert_pair(key, true, host)
+            } else {
+                a.find(key, host)
+            };
+            assert_eq!(found, expected, "{which}");
             let put = |list: &mut Vec<u64>, key| {
                 list.insert(enter.min(list.len()), key);
                 list.truncate(ways);
@@ -545,14 +648,29 @@ mod tests {
                     list.insert(0, value);
                 }
                 Found::Absent { other: true } => {
-                    a.insert(key);
                     put(list, value);
+                    let stays = list.iter().position(|&l| l == value ^ 1);
+                    match stays {
+                        Some(p) if at_once => {
+                            list.remove(p);
+                            list.insert(0, value ^ 1);
+                        }
+                        _ => {}
+                    }
                 }
                 Found::Absent { other: false } => {
-                    a.insert_pair(key, host);
                     put(list, value);
                     put(list, value ^ 1);
                 }
+            }
+            match found {
+                Found::Absent { other: true } if !at_once => a.insert(key),
+                Found::Absent { other: false } if !at_once => a.insert_pair(key, host),
+                _ => {}
+            }
+            for key in list.iter().copied().map(Key::new) {
+                assert!(a.contains(key), "{which}: {key:?}");
+                assert!(!a.is_front(key) || key.value == list[0], "{which}");
             }
         }
     }

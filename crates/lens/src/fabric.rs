@@ -40,8 +40,9 @@ impl<P: Parts> CoreParts<P> {
 /// walker idle until then, and a younger one may walk first. The latest idle
 /// stretches before a booking are therefore remembered.
 pub(crate) struct Walkers {
-    /// When each is free for good.
-    free: Vec<f64>,
+    /// When the first is free for good, and each of the others.
+    free: f64,
+    others: Box<[f64]>,
     gaps: Gaps,
 }
 
@@ -61,7 +62,8 @@ const GAPS: usize = 8;
 impl Walkers {
     fn new(n: usize) -> Self {
         Walkers {
-            free: vec![0.0; n],
+            free: 0.0,
+            others: vec![0.0; n - 1].into(),
             gaps: Gaps::default(),
         }
     }
@@ -71,8 +73,8 @@ impl Walkers {
     /// walk ends.
     #[inline(always)]
     pub fn book(&mut self, issue: f64, walk: f64, turnaround: f64) -> f64 {
-        let (mut free, others) = self.free.split_first_mut().expect("a walker or more");
-        for other in others {
+        let mut free = &mut self.free;
+        for other in &mut self.others {
             if *other < *free {
                 free = other;
             }
@@ -121,8 +123,8 @@ impl Gaps {
 #[derive(Clone, Copy)]
 pub(crate) struct Costs {
     pub l1: f64,
-    pub l2: f64,
-    pub l3: f64,
+    /// Of L2 and of L3.
+    pub l2_l3: [f64; 2],
     pub stlb: f64,
     pub walk_overhead: f64,
     pub turnaround: f64,
@@ -140,8 +142,7 @@ impl Costs {
         let at = |l: crate::units::Latency| l.at(m.clock).0;
         Costs {
             l1: at(m.cache.l1.latency),
-            l2: at(m.cache.l2.latency),
-            l3: at(m.cache.l3.latency),
+            l2_l3: [at(m.cache.l2.latency), at(m.cache.l3.latency)],
             stlb: at(m.tlb.l2_latency),
             walk_overhead: at(m.walker.overhead),
             turnaround: at(m.walker.turnaround),
@@ -158,10 +159,13 @@ impl Costs {
 
 /// What the caches of a core and of its node say to a reference.
 pub(crate) enum Cached {
-    /// The core's own have the line: cycles.
-    Private(f64),
-    /// The node's L3 has it: cycles.
-    Shared(f64),
+    /// They have the line.
+    Held {
+        /// What it costs.
+        cycles: f64,
+        /// The node's L3 has it, and not the core's own caches.
+        shared: bool,
+    },
     /// None had it: [`Seen::fetch`] it.
     No(Missing),
 }
@@ -169,7 +173,6 @@ pub(crate) enum Cached {
 /// A line that no cache of its node had.
 #[must_use]
 pub(crate) struct Missing {
-    line: Key,
     /// Whether L3 has the other line of the pair.
     other: bool,
 }
@@ -210,6 +213,7 @@ impl<P: Parts> Fabric<P> {
             memory: &mut self.memory,
             costs: &self.costs,
             multi_node: self.multi_node,
+            pairs_at_once: self.costs.adjacent_line && !self.multi_node,
             stats: &mut self.stats,
         }
     }
@@ -240,6 +244,9 @@ pub(crate) struct Seen<'a, P: Parts> {
     memory: &'a mut P::Memory,
     pub costs: &'a Costs,
     pub multi_node: bool,
+    /// Lines come from memory alone, and in pairs, so that L3 can take them in
+    /// when it is found to lack them.
+    pairs_at_once: bool,
     pub stats: &'a mut Stats,
 }
 
@@ -250,32 +257,57 @@ impl<P: Parts> Seen<'_, P> {
         self.core.walkers.book(issue, walk, self.costs.turnaround)
     }
 
-    /// Looks `line` up for reading or writing.
+    /// Looks `line` up for reading or writing. `anywhere` if L2 and L3 are about
+    /// as likely to have it: then the host, which could not predict which,
+    /// always asks both.
     #[inline(always)]
-    pub fn cached(&mut self, line: Key, write: bool, host: impl Host) -> Cached {
-        match self.core.private.access(line, host) {
-            PrivateHit::L1 => Cached::Private(self.costs.l1),
-            PrivateHit::L2 => Cached::Private(self.costs.l2),
-            PrivateHit::Miss => {
-                if self.multi_node && write {
-                    self.own(line);
-                }
-                match self.shared.find(line, host) {
-                    Found::Held => Cached::Shared(self.costs.l3),
-                    Found::Absent { other } => Cached::No(Missing { line, other }),
-                }
-            }
+    pub fn cached(&mut self, line: Key, write: bool, anywhere: bool, host: impl Host) -> Cached {
+        let private = match anywhere {
+            true => self.core.private.access_evenly(line, host),
+            false => self.core.private.access(line, host),
+        };
+        if private == PrivateHit::L1 {
+            return Cached::Held {
+                cycles: self.costs.l1,
+                shared: false,
+            };
         }
+        let shared = private == PrivateHit::Miss;
+        let cycles = self.costs.l2_l3[usize::from(shared)];
+        let held = || Cached::Held { cycles, shared };
+        let cached = |found| match found {
+            Found::Held => held(),
+            Found::Absent { other } => Cached::No(Missing { other }),
+        };
+        if self.pairs_at_once && (anywhere || shared) {
+            return cached(self.shared.find_or_insert_pair(line, shared, host));
+        }
+        if !shared {
+            return held();
+        }
+        if self.multi_node && write {
+            self.own(line);
+        }
+        cached(self.shared.find(line, host))
     }
 
-    /// Cycles to get a line that missed the node's caches: from its home's L3
+    /// Cycles to get `line`, which missed the node's caches: from its home's L3
     /// if the directory there finds it, else from its home's memory.
     ///
     /// Modified lines leave the caches at the rate at which stores bring them
     /// in, and have the same homes, so a store also sends one back.
     #[inline(always)]
-    pub fn fetch(&mut self, missing: Missing, write: bool, home: usize, host: impl Host) -> f64 {
-        let Missing { line, other } = missing;
+    pub fn fetch(
+        &mut self,
+        line: Key,
+        Missing { other }: Missing,
+        write: bool,
+        home: usize,
+        host: impl Host,
+    ) -> f64 {
+        if self.pairs_at_once {
+            return self.memory.fill(self.node, home, !other, write);
+        }
         if self.multi_node && home != self.node {
             if let Some(cycles) = self.forward(line.value, write, home) {
                 return cycles;
@@ -361,9 +393,9 @@ mod tests {
             let lines = [0x101, 0x100, 0x102, 0x103].map(Key::new);
             let from_memory = lines.map(|line| {
                 let mut seen = f.seen_from(0, 0);
-                match seen.cached(line, false, Plain) {
+                match seen.cached(line, false, false, Plain) {
                     Cached::No(missing) => {
-                        seen.fetch(missing, false, 0, Plain);
+                        seen.fetch(line, missing, false, 0, Plain);
                         true
                     }
                     _ => false,

@@ -19,8 +19,13 @@ pub trait Host: Copy {
     /// Makes `tag` the most recent of `set`; the least recent leaves if it was
     /// absent. True if it was there.
     fn touch<const W: usize>(self, set: &mut [u32; W], tag: u32, live: &[u32; W]) -> bool;
-    /// Makes `tag` the most recent of `set`, if it is there.
-    fn find<const W: usize>(self, set: &mut [u32; W], tag: u32) -> Found;
+    /// The same, if it can without a branch on whether `tag` is there: for
+    /// where the host could not predict that. It may cost more otherwise.
+    fn touch_evenly<const W: usize>(self, set: &mut [u32; W], tag: u32, live: &[u32; W]) -> bool;
+    /// Makes `tag` the most recent of `set`, if it is there. Unless `wanted`
+    /// it leaves `set` alone and says [`Found::Held`], if it can without a
+    /// branch on that where `tag` is there.
+    fn find<const W: usize>(self, set: &mut [u32; W], tag: u32, wanted: bool) -> Found;
     /// Puts `tag` and then the other tag of its pair, both absent, in front of
     /// `set`.
     fn push_pair<const W: usize>(self, set: &mut [u32; W], tag: u32, live: &[u32; W]);
@@ -55,7 +60,20 @@ impl Host for Plain {
     }
 
     #[inline(always)]
-    fn find<const W: usize>(self, set: &mut [u32; W], tag: u32) -> Found {
+    fn touch_evenly<const W: usize>(self, set: &mut [u32; W], tag: u32, live: &[u32; W]) -> bool {
+        if W != 8 {
+            return self.touch(set, tag, live);
+        }
+        let at = vector::place(set, tag);
+        vector::to_front(set, tag, at.min(W - 1));
+        at < W
+    }
+
+    #[inline(always)]
+    fn find<const W: usize>(self, set: &mut [u32; W], tag: u32, wanted: bool) -> Found {
+        if !wanted {
+            return Found::Held;
+        }
         if !vector::holds_either(set, tag) {
             return Found::Absent { other: false };
         }
@@ -155,7 +173,7 @@ mod vector {
         }
     }
 
-    /// The first way that holds `tag`, which one does.
+    /// The first way that holds `tag`; beyond all ways if none does.
     #[inline(always)]
     pub fn place<const W: usize>(set: &[u32; W], tag: u32) -> usize {
         let mut found = 0;
@@ -236,9 +254,9 @@ mod vector {
         set.iter().any(|t| t | 1 == tag | 1)
     }
 
-    /// The first way that holds `tag`, which one does.
+    /// The first way that holds `tag`; beyond all ways if none does.
     pub fn place<const W: usize>(set: &[u32; W], tag: u32) -> usize {
-        set.iter().position(|&t| t == tag).unwrap_or(0)
+        set.iter().position(|&t| t == tag).unwrap_or(W)
     }
 
     /// Puts `tag` in front of `set`, moves the rest up by one and clears what

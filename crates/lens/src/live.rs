@@ -342,15 +342,14 @@ impl<P: Parts> Live<P> {
         let line = Key::new(r.pa >> 6);
         let c = &mut self.cpus[cpu];
         let s = &mut c.stats[mode];
-        let data = match seen.cached(line, r.write, Plain) {
-            Cached::Private(cycles) => cycles,
-            Cached::Shared(cycles) => {
-                s.data_l3 += 1;
+        let data = match seen.cached(line, r.write, false, Plain) {
+            Cached::Held { cycles, shared } => {
+                s.data_l3 += u64::from(shared);
                 cycles
             }
             Cached::No(missing) => {
                 let home = self.map.node(r.pa);
-                let cycles = seen.fetch(missing, r.write, home, Plain);
+                let cycles = seen.fetch(line, missing, r.write, home, Plain);
                 s.data_mem[usize::from(home != node)] += 1;
                 s.data_remote_cycles += if home != node { cycles } else { 0.0 };
                 cycles
@@ -432,15 +431,14 @@ impl<P: Parts> Live<P> {
             for x in &steps[skip_to.min(end)..end] {
                 let line = Key::new(x.pa >> 6);
                 stats.walk_refs += 1;
-                cycles += match f.cached(line, false, Plain) {
-                    Cached::Private(cycles) => cycles,
-                    Cached::Shared(cycles) => {
-                        stats.walk_l3 += 1;
+                cycles += match f.cached(line, false, false, Plain) {
+                    Cached::Held { cycles, shared } => {
+                        stats.walk_l3 += u64::from(shared);
                         cycles
                     }
                     Cached::No(missing) => {
                         let home = self.map.node(x.pa);
-                        let cycles = f.fetch(missing, false, home, Plain);
+                        let cycles = f.fetch(line, missing, false, home, Plain);
                         let remote = home != node;
                         stats.walk_mem[x.dim as usize][usize::from(remote)] += 1;
                         stats.walk_remote_cycles += if remote { cycles } else { 0.0 };

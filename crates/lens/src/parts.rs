@@ -75,6 +75,10 @@ pub enum PrivateHit {
 pub trait PrivateCache {
     /// Finds `line`, inserting it on a miss.
     fn access(&mut self, line: Key, host: impl Host) -> PrivateHit;
+    /// The same for where the host could not predict whether L2 has `line`.
+    fn access_evenly(&mut self, line: Key, host: impl Host) -> PrivateHit {
+        self.access(line, host)
+    }
     /// Drops `line`.
     fn invalidate(&mut self, line: Key);
 }
@@ -89,6 +93,14 @@ pub trait SharedCache {
     /// Inserts `line` and the other line of its pair, neither of which was
     /// found.
     fn insert_pair(&mut self, line: Key, host: impl Host);
+    /// Finds `line` and, if it is absent, makes both of its pair present as
+    /// [`SharedCache::insert_pair`] does, or, if the other one was there,
+    /// [`SharedCache::insert`] and then [`SharedCache::find`] for that.
+    ///
+    /// Unless it is `wanted`, it does nothing and says [`Found::Held`]. That
+    /// spares the host a branch that it could not predict, where most lines are
+    /// here.
+    fn find_or_insert_pair(&mut self, line: Key, wanted: bool, host: impl Host) -> Found;
     /// Whether `line` is there, without touching it.
     fn contains(&self, line: Key) -> bool;
     /// Drops `line`.
@@ -242,8 +254,12 @@ impl WalkCache for SplitWalkCache {
     fn lookup(&mut self, addr: u64, leaf: u32, root: u32, host: impl Host) -> Option<u32> {
         // Over all four, so that the compiler unrolls it.
         for (level, cache) in (2..).zip(&mut self.levels) {
-            let walked = level > leaf && level <= root;
-            if walked && cache.access(Key::quick(entry_number(addr, level)), host) {
+            if level <= leaf || level > root {
+                continue;
+            }
+            let entry = Key::quick(entry_number(addr, level));
+            // One entry of a high level is used over and over.
+            if level > 3 && cache.is_front(entry) || cache.access(entry, host) {
                 return Some(level);
             }
         }
@@ -291,6 +307,16 @@ impl PrivateCache for L1L2 {
             PrivateHit::Miss
         }
     }
+    #[inline(always)]
+    fn access_evenly(&mut self, line: Key, host: impl Host) -> PrivateHit {
+        if self.l1.access(line, host) {
+            PrivateHit::L1
+        } else if self.l2.access_evenly(line, host) {
+            PrivateHit::L2
+        } else {
+            PrivateHit::Miss
+        }
+    }
     fn invalidate(&mut self, line: Key) {
         self.l1.invalidate(line);
         self.l2.invalidate(line);
@@ -313,6 +339,10 @@ impl SharedCache for Sliced {
     #[inline(always)]
     fn insert_pair(&mut self, line: Key, host: impl Host) {
         self.0.insert_pair(line, host);
+    }
+    #[inline(always)]
+    fn find_or_insert_pair(&mut self, line: Key, wanted: bool, host: impl Host) -> Found {
+        self.0.find_or_insert_pair(line, wanted, host)
     }
     #[inline]
     fn contains(&self, line: Key) -> bool {

@@ -539,7 +539,7 @@ impl<P: Parts, H: Host, const NESTED: bool> Running<'_, P, H, NESTED> {
     #[inline(never)]
     fn look_ahead(&self, th: &mut Thread) {
         /// Accesses at a time, and how many come before them.
-        const CHUNK: usize = 2;
+        const CHUNK: usize = 4;
         const AHEAD: usize = 4;
         if th.next + AHEAD + CHUNK > th.buffer.len() {
             th.refill();
@@ -555,16 +555,15 @@ impl<P: Parts, H: Host, const NESTED: bool> Running<'_, P, H, NESTED> {
     #[inline(always)]
     fn data(&mut self, a: Access) -> f64 {
         let line = Key::new(a.va >> 6);
-        match self.at.cached(line, a.write, self.host) {
-            Cached::Private(cycles) => cycles,
-            Cached::Shared(cycles) => {
-                self.at.stats.data_l3 += 1;
+        match self.at.cached(line, a.write, false, self.host) {
+            Cached::Held { cycles, shared } => {
+                self.at.stats.data_l3 += u64::from(shared);
                 cycles
             }
             Cached::No(missing) => {
                 let home = self.layout.data_node(a.va);
                 self.at.stats.data_mem[usize::from(home != self.at.node)] += 1;
-                self.at.fetch(missing, a.write, home, self.host)
+                self.at.fetch(line, missing, a.write, home, self.host)
             }
         }
     }
@@ -580,17 +579,17 @@ impl<P: Parts, H: Host, const NESTED: bool> Running<'_, P, H, NESTED> {
     #[inline(always)]
     fn table(&mut self, dim: Dim, level: u32, addr: u64) -> f64 {
         let line = Key::new(self.table_line(dim, level, addr));
-        match self.at.cached(line, false, self.host) {
-            Cached::Private(cycles) => cycles,
-            Cached::Shared(cycles) => {
-                self.at.stats.walk_l3 += 1;
+        // Lines of upper levels are few enough for any cache to have them.
+        match self.at.cached(line, false, level > 1, self.host) {
+            Cached::Held { cycles, shared } => {
+                self.at.stats.walk_l3 += u64::from(shared);
                 cycles
             }
             Cached::No(missing) => {
                 let node = self.at.node;
                 let home = self.layout.table_home(dim, level, addr, node).node;
                 self.at.stats.walk_mem[dim as usize][usize::from(home != node)] += 1;
-                self.at.fetch(missing, false, home, self.host)
+                self.at.fetch(line, missing, false, home, self.host)
             }
         }
     }

@@ -35,12 +35,23 @@ impl Host for Avx2 {
     }
 
     #[inline(always)]
-    fn find<const W: usize>(self, set: &mut [u32; W], tag: u32) -> Found {
+    fn touch_evenly<const W: usize>(self, set: &mut [u32; W], tag: u32, live: &[u32; W]) -> bool {
         // SAFETY: as in `touch`.
         unsafe {
             match W {
-                20 => find_twenty(set.as_mut_ptr(), tag),
-                _ => Plain.find(set, tag),
+                8 => touch_eight_evenly(set.as_mut_ptr(), tag),
+                _ => self.touch(set, tag, live),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn find<const W: usize>(self, set: &mut [u32; W], tag: u32, wanted: bool) -> Found {
+        // SAFETY: as in `touch`.
+        unsafe {
+            match W {
+                20 => find_twenty(set.as_mut_ptr(), tag, wanted),
+                _ => Plain.find(set, tag, wanted),
             }
         }
     }
@@ -117,13 +128,33 @@ unsafe fn touch_eight(set: *mut u32, tag: u32) -> bool {
     }
 }
 
+/// [`touch_eight`] without a branch.
+///
+/// # Safety
+/// The host must have AVX2, and `set` eight elements.
+#[inline]
+#[target_feature(enable = "avx2,bmi1,bmi2")]
+unsafe fn touch_eight_evenly(set: *mut u32, tag: u32) -> bool {
+    // SAFETY: loads and stores are of eight elements and may be unaligned.
+    unsafe {
+        let new = _mm256_set1_epi32(tag as i32);
+        let old = _mm256_loadu_si256(set.cast());
+        let held = ways_of(_mm256_cmpeq_epi32(old, new));
+        // What is absent takes the place of the last.
+        let order = &TO_FRONT[(held | 1 << 7).trailing_zeros() as usize & 7];
+        let after = _mm256_permutevar8x32_epi32(old, _mm256_loadu_si256(order.as_ptr().cast()));
+        _mm256_storeu_si256(set.cast(), _mm256_blend_epi32::<1>(after, new));
+        held != 0
+    }
+}
+
 /// Looks for `tag` among twenty; what `find` of a [`Host`] does.
 ///
 /// # Safety
 /// The host must have AVX2, and `set` twenty elements.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2")]
-unsafe fn find_twenty(set: *mut u32, tag: u32) -> Found {
+unsafe fn find_twenty(set: *mut u32, tag: u32, wanted: bool) -> Found {
     // SAFETY: loads and stores are of elements 0 to 19 and may be unaligned.
     unsafe {
         let old = [
@@ -142,7 +173,10 @@ unsafe fn find_twenty(set: *mut u32, tag: u32) -> Found {
         let any = _mm256_or_si256(either[0], either[1]);
         let any = _mm256_or_si256(any, _mm256_zextsi128_si256(in_rest));
         if _mm256_testz_si256(any, any) != 0 {
-            return Found::Absent { other: false };
+            return match wanted {
+                true => Found::Absent { other: false },
+                false => Found::Held,
+            };
         }
         let held = ways_of(_mm256_cmpeq_epi32(old[0], new))
             | ways_of(_mm256_cmpeq_epi32(old[1], new)) << 8
@@ -151,10 +185,15 @@ unsafe fn find_twenty(set: *mut u32, tag: u32) -> Found {
                 _mm256_castsi256_si128(new),
             ))) << 16;
         if held == 0 {
-            return Found::Absent { other: true };
+            return match wanted {
+                true => Found::Absent { other: true },
+                false => Found::Held,
+            };
         }
-        // Ways up to the one that held it take what was before them.
-        let beyond = _mm256_set1_epi32(held.trailing_zeros() as i32 + 1);
+        // Ways up to the one that held it take what was before them; none do
+        // if it is not wanted.
+        let beyond = (held.trailing_zeros() as i32 + 1) & -i32::from(wanted);
+        let beyond = _mm256_set1_epi32(beyond);
         let place = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
         let before = _mm256_loadu_si256(set.add(7).cast());
         let before_rest = _mm_loadu_si128(set.add(15).cast());
