@@ -150,6 +150,10 @@ pub struct CacheConfig {
     /// 128 bytes into L3, as Intel's spatial prefetcher does.
     #[serde(default)]
     pub adjacent_line_prefetch: bool,
+    /// How long lines from memory wait in queues, at most, for that one to be
+    /// read too. Without it, it always is.
+    #[serde(default)]
+    pub prefetch_patience: Option<Latency>,
 }
 
 /// Memory, interconnect and coherence.

@@ -23,7 +23,9 @@
 //!
 //! The line that a prefetcher reads beside another comes from the same DRAM
 //! row, which is open then: it needs the time of a streamed line, not of a
-//! random one. Nobody waits for it; what it costs is throughput.
+//! random one. Nobody waits for it; what it costs is throughput. Prefetchers
+//! of some machines give way to what is asked for: they read nothing while that
+//! waits for longer than their patience.
 
 use crate::machine::Machine;
 use crate::parts::Memory;
@@ -99,6 +101,8 @@ pub struct QueuedMemory {
     remote: f64,
     remote_cache: f64,
     hog: f64,
+    /// Longest wait at which a prefetcher still reads.
+    patience: f64,
 }
 
 impl QueuedMemory {
@@ -118,6 +122,10 @@ impl QueuedMemory {
             remote,
             remote_cache: m.memory.remote_cache.at(m.clock).0,
             hog: m.interferer.outstanding,
+            patience: match m.cache.prefetch_patience {
+                Some(wait) => wait.at(m.clock).0,
+                None => f64::INFINITY,
+            },
         }
     }
 
@@ -142,6 +150,15 @@ impl Memory for QueuedMemory {
     fn forward(&mut self, from: usize, home: usize) -> f64 {
         let n = self.nodes.len();
         self.remote_cache + self.links[home * n + from].arrive()
+    }
+
+    #[inline(always)]
+    fn prefetches(&self, from: usize, home: usize) -> bool {
+        let mut wait = self.nodes[home].wait;
+        if from != home {
+            wait += self.links[home * self.nodes.len() + from].wait;
+        }
+        wait <= self.patience
     }
 
     #[inline(always)]

@@ -117,6 +117,10 @@ pub trait Memory {
     fn read(&mut self, from: usize, home: usize) -> f64;
     /// The same when `home`'s L3 supplies the line.
     fn forward(&mut self, from: usize, home: usize) -> f64;
+    /// Whether a prefetcher reads the neighbour of a line that `from` is about
+    /// to read from the memory of `home`: not while those that are asked for
+    /// wait long.
+    fn prefetches(&self, from: usize, home: usize) -> bool;
     /// Notes the traffic of a prefetched line whose neighbour was just read.
     fn prefetch(&mut self, from: usize, home: usize);
     /// Sends a modified line back from `from` to the memory of `home` and
