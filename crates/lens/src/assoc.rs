@@ -226,21 +226,27 @@ impl<I: Index, const WAYS: usize, const ENTER: usize> TagArray<I, WAYS, ENTER> {
     /// the least recent if it was absent. True on a hit.
     #[inline(always)]
     pub fn access(&mut self, key: Key, host: impl Host) -> bool {
-        let set = I::set(key, self.scale);
-        match self.inline.get_mut(set) {
-            Some(Set(tags)) if ENTER > 0 => touch_below(tags, key.tag, ENTER),
-            Some(Set(tags)) => host.touch(tags, key.tag, &self.live),
-            None => self.other.access(set, key.tag),
-        }
+        self.access_by(key, |tags, live| host.touch(tags, key.tag, live))
     }
 
     /// The same for where the host could not predict whether it hits.
     #[inline(always)]
     pub fn access_evenly(&mut self, key: Key, host: impl Host) -> bool {
+        self.access_by(key, |tags, live| host.touch_evenly(tags, key.tag, live))
+    }
+
+    /// [`TagArray::access`] by `touch` where keys enter in front of a set in
+    /// line.
+    #[inline(always)]
+    fn access_by(
+        &mut self,
+        key: Key,
+        touch: impl FnOnce(&mut [u32; WAYS], &[u32; WAYS]) -> bool,
+    ) -> bool {
         let set = I::set(key, self.scale);
         match self.inline.get_mut(set) {
             Some(Set(tags)) if ENTER > 0 => touch_below(tags, key.tag, ENTER),
-            Some(Set(tags)) => host.touch_evenly(tags, key.tag, &self.live),
+            Some(Set(tags)) => touch(tags, &self.live),
             None => self.other.access(set, key.tag),
         }
     }

@@ -203,6 +203,7 @@ impl<P: Parts> Fabric<P> {
     /// What `core` of `node` sees.
     #[inline(always)]
     pub fn seen_from(&mut self, core: usize, node: usize) -> Seen<'_, P> {
+        let pairs_at_once = self.costs.adjacent_line && !self.multi_node && self.memory.is_calm();
         let (below, rest) = self.shared.split_at_mut(node);
         let (shared, above) = rest.split_first_mut().expect("a node of the machine");
         Seen {
@@ -213,7 +214,7 @@ impl<P: Parts> Fabric<P> {
             memory: &mut self.memory,
             costs: &self.costs,
             multi_node: self.multi_node,
-            pairs_at_once: self.costs.adjacent_line && !self.multi_node,
+            pairs_at_once,
             stats: &mut self.stats,
         }
     }
@@ -244,8 +245,8 @@ pub(crate) struct Seen<'a, P: Parts> {
     memory: &'a mut P::Memory,
     pub costs: &'a Costs,
     pub multi_node: bool,
-    /// Lines come from memory alone, and in pairs, so that L3 can take them in
-    /// when it is found to lack them.
+    /// Lines come from memory alone, and in pairs, until the quantum ends. So L3
+    /// can take them in when it is found to lack them.
     pairs_at_once: bool,
     pub stats: &'a mut Stats,
 }
@@ -262,10 +263,7 @@ impl<P: Parts> Seen<'_, P> {
     /// always asks both.
     #[inline(always)]
     pub fn cached(&mut self, line: Key, write: bool, anywhere: bool, host: impl Host) -> Cached {
-        let private = match anywhere {
-            true => self.core.private.access_evenly(line, host),
-            false => self.core.private.access(line, host),
-        };
+        let private = self.core.private.access(line, anywhere, host);
         if private == PrivateHit::L1 {
             return Cached::Held {
                 cycles: self.costs.l1,
@@ -305,34 +303,23 @@ impl<P: Parts> Seen<'_, P> {
         home: usize,
         host: impl Host,
     ) -> f64 {
-        let adjacent = self.costs.adjacent_line && !other;
-        // The other line is of the same page or table page, so of the same home.
-        let prefetched = adjacent && self.memory.prefetches(self.node, home);
         if self.pairs_at_once {
-            if adjacent && !prefetched {
-                self.take_back(line.other());
-            }
-            return self.memory.fill(self.node, home, prefetched, write);
+            return self.memory.fill(self.node, home, !other, write);
         }
         if self.multi_node && home != self.node {
             if let Some(cycles) = self.forward(line.value, write, home) {
                 return cycles;
             }
         }
+        let adjacent = self.costs.adjacent_line && !other;
+        // The other line is of the same page or table page, so of the same home.
+        let prefetched = adjacent && self.memory.prefetches(self.node, home);
         if prefetched {
             self.shared.insert_pair(line, host);
         } else {
             self.insert_beside(line, host);
         }
         self.memory.fill(self.node, home, prefetched, write)
-    }
-
-    /// Takes `line` out of L3 again, which came in with the other of its pair
-    /// and was not prefetched after all.
-    #[cold]
-    #[inline(never)]
-    fn take_back(&mut self, line: Key) {
-        self.shared.invalidate(line);
     }
 
     /// Cycles to get `line` from the L3 of `home`, another node, if that has
@@ -419,6 +406,34 @@ mod tests {
         // Prefetched lines are not among those that were asked for.
         assert_eq!(served(true), ([true, false, true, false], 2));
         assert_eq!(served(false), ([true; 4], 4));
+    }
+
+    #[test]
+    fn pairs_taken_in_at_once_are_as_those_that_are_not() {
+        let m = Machine::builtin("e7-4850v3").unwrap();
+        let run = |at_once: bool| {
+            let mut f = Fabric::<Standard>::new(&m, 1, false);
+            let mut all = Vec::new();
+            for i in 0..200_000u64 {
+                // Near enough to each other for all of hits, misses and pairs.
+                let line = Key::new(crate::assoc::mix(i) % (1 << 20) + (i % 4) * (i & 1));
+                let mut seen = f.seen_from(0, 0);
+                assert!(seen.pairs_at_once);
+                seen.pairs_at_once = at_once;
+                all.push(match seen.cached(line, i % 8 == 0, i % 3 == 0, Plain) {
+                    Cached::Held { cycles, shared } => (cycles, shared),
+                    Cached::No(missing) => (seen.fetch(line, missing, i % 8 == 0, 0, Plain), false),
+                });
+                if i % 100 == 0 {
+                    f.memory.end_quantum(1e5);
+                }
+            }
+            let held: Vec<bool> = (0..1 << 20)
+                .map(|l| f.shared[0].contains(Key::new(l)))
+                .collect();
+            (all, held, f.memory.lines_served(0))
+        };
+        assert!(run(true) == run(false));
     }
 
     #[test]

@@ -103,6 +103,8 @@ pub struct QueuedMemory {
     hog: f64,
     /// Longest wait at which a prefetcher still reads.
     patience: f64,
+    /// No line waits longer, whatever its way.
+    calm: bool,
 }
 
 impl QueuedMemory {
@@ -126,7 +128,13 @@ impl QueuedMemory {
                 Some(wait) => wait.at(m.clock).0,
                 None => f64::INFINITY,
             },
+            calm: true,
         }
+    }
+
+    fn note_waits(&mut self) {
+        let longest = |servers: &[Server]| servers.iter().map(|s| s.wait).fold(0.0, f64::max);
+        self.calm = longest(&self.nodes) + longest(&self.links) <= self.patience;
     }
 
     /// Lines that `node`'s memory has served in finished quanta.
@@ -159,6 +167,11 @@ impl Memory for QueuedMemory {
             wait += self.links[home * self.nodes.len() + from].wait;
         }
         wait <= self.patience
+    }
+
+    #[inline(always)]
+    fn is_calm(&self) -> bool {
+        self.calm
     }
 
     #[inline(always)]
@@ -203,12 +216,14 @@ impl Memory for QueuedMemory {
         for s in self.nodes.iter_mut().chain(&mut self.links) {
             s.end_quantum(cycles);
         }
+        self.note_waits();
     }
 
     fn add_interferer(&mut self, node: usize) {
         let s = &mut self.nodes[node];
         s.standing = self.hog;
         s.wait = s.standing * s.service;
+        self.note_waits();
     }
 }
 

@@ -73,12 +73,9 @@ pub enum PrivateHit {
 
 /// The private caches of one core. Data and table lines are alike.
 pub trait PrivateCache {
-    /// Finds `line`, inserting it on a miss.
-    fn access(&mut self, line: Key, host: impl Host) -> PrivateHit;
-    /// The same for where the host could not predict whether L2 has `line`.
-    fn access_evenly(&mut self, line: Key, host: impl Host) -> PrivateHit {
-        self.access(line, host)
-    }
+    /// Finds `line`, inserting it on a miss. `anywhere` says that the host could
+    /// not predict whether the second level has it, and changes nothing else.
+    fn access(&mut self, line: Key, anywhere: bool, host: impl Host) -> PrivateHit;
     /// Drops `line`.
     fn invalidate(&mut self, line: Key);
 }
@@ -100,7 +97,21 @@ pub trait SharedCache {
     /// Unless it is `wanted`, it does nothing and says [`Found::Held`]. That
     /// spares the host a branch that it could not predict, where most lines are
     /// here.
-    fn find_or_insert_pair(&mut self, line: Key, wanted: bool, host: impl Host) -> Found;
+    fn find_or_insert_pair(&mut self, line: Key, wanted: bool, host: impl Host) -> Found {
+        if !wanted {
+            return Found::Held;
+        }
+        let found = self.find(line, host);
+        match found {
+            Found::Held => {}
+            Found::Absent { other: false } => self.insert_pair(line, host),
+            Found::Absent { other: true } => {
+                self.insert(line);
+                self.find(line.other(), host);
+            }
+        }
+        found
+    }
     /// Whether `line` is there, without touching it.
     fn contains(&self, line: Key) -> bool;
     /// Drops `line`.
@@ -119,8 +130,11 @@ pub trait Memory {
     fn forward(&mut self, from: usize, home: usize) -> f64;
     /// Whether a prefetcher reads the neighbour of a line that `from` is about
     /// to read from the memory of `home`: not while those that are asked for
-    /// wait long.
+    /// wait long. The same until [`Memory::end_quantum`].
     fn prefetches(&self, from: usize, home: usize) -> bool;
+    /// Whether [`Memory::prefetches`] says so for all nodes, at a glance. It may
+    /// say no where it does.
+    fn is_calm(&self) -> bool;
     /// Notes the traffic of a prefetched line whose neighbour was just read.
     fn prefetch(&mut self, from: usize, home: usize);
     /// Sends a modified line back from `from` to the memory of `home` and
@@ -302,20 +316,15 @@ fn lines<I: Index, const WAYS: usize, const ENTER: usize>(c: Cache) -> TagArray<
 
 impl PrivateCache for L1L2 {
     #[inline(always)]
-    fn access(&mut self, line: Key, host: impl Host) -> PrivateHit {
+    fn access(&mut self, line: Key, anywhere: bool, host: impl Host) -> PrivateHit {
         if self.l1.access(line, host) {
-            PrivateHit::L1
-        } else if self.l2.access(line, host) {
-            PrivateHit::L2
-        } else {
-            PrivateHit::Miss
+            return PrivateHit::L1;
         }
-    }
-    #[inline(always)]
-    fn access_evenly(&mut self, line: Key, host: impl Host) -> PrivateHit {
-        if self.l1.access(line, host) {
-            PrivateHit::L1
-        } else if self.l2.access_evenly(line, host) {
+        let hit = match anywhere {
+            true => self.l2.access_evenly(line, host),
+            false => self.l2.access(line, host),
+        };
+        if hit {
             PrivateHit::L2
         } else {
             PrivateHit::Miss
