@@ -275,23 +275,29 @@ for pid in "${servers[@]}"; do
 done
 swapoff /dev/zram0 || fail "swapoff"
 echo off >/proc/$$/pgtable_repl
+# An idle CPU holds the mm that it ran last, with its roots, until another
+# program runs there.
+run_on_all_cpus() {
+	local cpu
+	for cpu in $(seq 0 $(($(nproc) - 1))); do
+		taskset -c "$cpu" true
+	done
+}
 # A group is charged until the last of its processes has been taken apart.
 for group in "${groups[@]}"; do
 	for _ in $(seq 120); do
+		run_on_all_cpus
 		left=$(<"$group/memory.pgtable_repl.current")
 		[ "$left" = 0 ] && break
 		sleep 0.5
 	done
-	[ "$left" = 0 ] || fail "$left bytes of copies are left in ${group##*/}; its processes: $(ps -o pid=,args= -p "$(paste -sd, "$group/cgroup.procs")")"
+	[ "$left" = 0 ] || fail "$left bytes of copies are left in ${group##*/}; its processes: $(xargs -r ps -o pid=,args= -p <"$group/cgroup.procs")"
 	group_refused=$((group_refused + $(awk '/^refused/ { print $2 }' "$group/memory.pgtable_repl.stat")))
 	rmdir "$group" || fail "somebody is left in ${group##*/}"
 done
-# Freed after a grace period; for what takes longer, somebody holds an mm. An
-# idle CPU does, with its roots, until a program runs there.
+# Freed after a grace period; for what takes longer, somebody holds an mm.
 for _ in $(seq 120); do
-	for cpu in $(seq 0 $(($(nproc) - 1))); do
-		taskset -c "$cpu" true
-	done
+	run_on_all_cpus
 	left=$(counter nr_pgtable_repl_pages)
 	[ "$left" = 0 ] && break
 	sleep 0.5
