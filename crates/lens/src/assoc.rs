@@ -264,7 +264,7 @@ impl<I: Index, const WAYS: usize, const ENTER: usize> TagArray<I, WAYS, ENTER> {
     pub fn find(&mut self, key: Key, host: impl Host) -> Found {
         let set = I::set(key, self.scale);
         match self.inline.get_mut(set) {
-            Some(Set(tags)) => host.find(tags, key.tag, true),
+            Some(Set(tags)) => host.find(tags, key.tag),
             None => self.other.find(set, key.tag),
         }
     }
@@ -290,24 +290,43 @@ impl<I: Index, const WAYS: usize, const ENTER: usize> TagArray<I, WAYS, ENTER> {
 
     /// [`TagArray::find`] for `key` and, if it was absent, what makes both of
     /// its pair present: [`TagArray::insert_pair`], or [`TagArray::insert`] and
-    /// then [`TagArray::find`] for the other one if that was there. Unless it is
-    /// `wanted`, it leaves everything as it is and says [`Found::Held`].
+    /// then [`TagArray::find`] for the other one if that was there.
     #[inline(always)]
-    pub fn find_or_insert_pair(&mut self, key: Key, wanted: bool, host: impl Host) -> Found {
+    pub fn find_or_insert_pair(&mut self, key: Key, host: impl Host) -> Found {
         let set = I::set(key, self.scale);
         match self.inline.get_mut(set) {
-            Some(Set(tags)) => match host.find(tags, key.tag, wanted) {
-                Found::Held => Found::Held,
-                Found::Absent { other: false } => {
-                    insert_pair::<WAYS, ENTER>(tags, key.tag, &self.live, host);
-                    Found::Absent { other: false }
-                }
-                Found::Absent { other: true } => {
-                    insert::<WAYS, ENTER>(tags, key.tag, &self.live);
-                    host.find(tags, key.other().tag, true);
-                    Found::Absent { other: true }
-                }
-            },
+            Some(Set(tags)) => {
+                let found = host.find(tags, key.tag);
+                complete_pair::<WAYS, ENTER>(found, tags, key.tag, &self.live, host);
+                found
+            }
+            None => self.other.find_or_insert_pair(set, key.tag),
+        }
+    }
+
+    /// The same for where the host could not predict which of these it is.
+    #[inline(always)]
+    pub fn find_or_insert_pair_evenly(&mut self, key: Key, host: impl Host) -> Found {
+        let set = I::set(key, self.scale);
+        if let Some(Set(tags)) = self.inline.get_mut(set) {
+            if let Some(found) = host.find_or_enter_pair::<WAYS, ENTER>(tags, key.tag) {
+                return found;
+            }
+        }
+        self.find_or_insert_pair(key, host)
+    }
+
+    /// The same for keys of which nearly all are there. Unless `key` is
+    /// `wanted`, it leaves everything as it is and says [`Found::Held`].
+    #[inline(always)]
+    pub fn find_or_insert_pair_if(&mut self, key: Key, wanted: bool, host: impl Host) -> Found {
+        let set = I::set(key, self.scale);
+        match self.inline.get_mut(set) {
+            Some(Set(tags)) => {
+                let found = host.find_if(tags, key.tag, wanted);
+                complete_pair::<WAYS, ENTER>(found, tags, key.tag, &self.live, host);
+                found
+            }
             None if !wanted => Found::Held,
             None => self.other.find_or_insert_pair(set, key.tag),
         }
@@ -479,6 +498,25 @@ fn insert_pair<const W: usize, const ENTER: usize>(
     }
 }
 
+/// What follows on `found` for `tag` until both tags of its pair are there.
+#[inline(always)]
+fn complete_pair<const W: usize, const ENTER: usize>(
+    found: Found,
+    set: &mut [u32; W],
+    tag: u32,
+    live: &[u32; W],
+    host: impl Host,
+) {
+    match found {
+        Found::Held => {}
+        Found::Absent { other: false } => insert_pair::<W, ENTER>(set, tag, live, host),
+        Found::Absent { other: true } => {
+            insert::<W, ENTER>(set, tag, live);
+            host.find(set, tag ^ 1);
+        }
+    }
+}
+
 fn touch_exact<const W: usize>(set: &mut [u32], tag: u32) -> bool {
     let set: &mut [u32; W] = set.try_into().expect("a set has `ways` tags");
     Plain.touch(set, tag, &[u32::MAX; W])
@@ -616,8 +654,8 @@ mod tests {
     }
 
     /// Finds random keys in a store where pairs share a set, and inserts both
-    /// where neither was: in two steps, or in one that also touches the other
-    /// key where that was there.
+    /// where neither was: in two steps, or in one of three kinds that also
+    /// touches the other key where that was there.
     fn compare_pairs<const W: usize, const E: usize>(ways: usize, enter: usize, host: impl Host) {
         let sets = 4;
         let mut a = TagArray::<Hashed, W, E>::with_entry(sets, ways, enter);
@@ -635,13 +673,17 @@ mod tests {
                 Some(_) => Found::Held,
                 None => Found::Absent { other },
             };
-            let at_once = mix(!i) % 2 == 0;
-            let found = if at_once {
-                let unasked = a.find_or_insert_pair(key, false, host);
-                assert_eq!(unasked, Found::Held, "{which}");
-                a.find_or_insert_pair(key, true, host)
-            } else {
-                a.find(key, host)
+            let kind = mix(!i) % 4;
+            let at_once = kind > 0;
+            let found = match kind {
+                0 => a.find(key, host),
+                1 => a.find_or_insert_pair(key, host),
+                2 => a.find_or_insert_pair_evenly(key, host),
+                _ => {
+                    let unasked = a.find_or_insert_pair_if(key, false, host);
+                    assert_eq!(unasked, Found::Held, "{which}");
+                    a.find_or_insert_pair_if(key, true, host)
+                }
             };
             assert_eq!(found, expected, "{which}");
             let put = |list: &mut Vec<u64>, key| {

@@ -170,6 +170,14 @@ pub(crate) enum Cached {
     No(Missing),
 }
 
+/// What [`Seen::cached_evenly`] says.
+pub(crate) enum Asked {
+    /// The core's own caches have the line, in so many cycles.
+    Private(f64),
+    /// They did not, and this is what L3 has said, which has it now.
+    Shared(Found),
+}
+
 /// A line that no cache of its node had.
 #[must_use]
 pub(crate) struct Missing {
@@ -277,16 +285,44 @@ impl<P: Parts> Seen<'_, P> {
             Found::Held => held(),
             Found::Absent { other } => Cached::No(Missing { other }),
         };
-        if self.pairs_at_once && (anywhere || shared) {
-            return cached(self.shared.find_or_insert_pair(line, shared, host));
+        if self.pairs_at_once && anywhere {
+            return cached(self.shared.find_or_insert_pair_if(line, shared, host));
         }
         if !shared {
             return held();
+        }
+        if self.pairs_at_once {
+            return cached(self.shared.find_or_insert_pair(line, host));
         }
         if self.multi_node && write {
             self.own(line);
         }
         cached(self.shared.find(line, host))
+    }
+
+    /// [`Seen::cached`] for reading, where L3 has `line` or not in a way that the
+    /// host could not predict. None unless lines come in pairs at once.
+    #[inline(always)]
+    pub fn cached_evenly(&mut self, line: Key, host: impl Host) -> Option<Asked> {
+        if !self.pairs_at_once {
+            return None;
+        }
+        Some(match self.core.private.access(line, false, host) {
+            PrivateHit::L1 => Asked::Private(self.costs.l1),
+            PrivateHit::L2 => Asked::Private(self.costs.l2_l3[0]),
+            PrivateHit::Miss => Asked::Shared(self.shared.find_or_insert_pair_evenly(line, host)),
+        })
+    }
+
+    /// Cycles of a line of which L3 has said that it is `found`: what
+    /// [`Seen::cached`] tells or [`Seen::fetch`] costs.
+    #[inline(always)]
+    pub fn fetch_unless_held(&mut self, found: Found, home: usize) -> f64 {
+        let held = found == Found::Held;
+        let prefetched = found == Found::Absent { other: false };
+        let cycles = self.costs.l2_l3[1];
+        self.memory
+            .fill_unless(held, cycles, self.node, home, prefetched)
     }
 
     /// Cycles to get `line`, which missed the node's caches: from its home's L3
@@ -408,32 +444,53 @@ mod tests {
         assert_eq!(served(false), ([true; 4], 4));
     }
 
+    /// What lines cost that are read and written, some `evenly`, and whether L3
+    /// alone had them; and what is left in L3 and counted by memory.
+    fn outcome(at_once: bool, evenly: bool, host: impl Host) -> (Vec<(f64, bool)>, Vec<bool>, u64) {
+        let m = Machine::builtin("e7-4850v3").unwrap();
+        let mut f = Fabric::<Standard>::new(&m, 1, false);
+        let mut all = Vec::new();
+        for i in 0..400_000u64 {
+            // Near enough to each other for all of hits, misses and pairs.
+            let line = Key::new(crate::assoc::mix(i) % (1 << 20) + (i % 4) * (i & 1));
+            let write = i % 8 == 0;
+            let mut seen = f.seen_from(0, 0);
+            assert!(seen.pairs_at_once);
+            seen.pairs_at_once = at_once;
+            let asked = match evenly && !write && i % 5 != 0 {
+                true => seen.cached_evenly(line, host),
+                false => None,
+            };
+            all.push(match asked {
+                Some(Asked::Private(cycles)) => (cycles, false),
+                Some(Asked::Shared(found)) => {
+                    (seen.fetch_unless_held(found, 0), found == Found::Held)
+                }
+                None => match seen.cached(line, write, i % 3 == 0, host) {
+                    Cached::Held { cycles, shared } => (cycles, shared),
+                    Cached::No(missing) => (seen.fetch(line, missing, write, 0, host), false),
+                },
+            });
+            if i % 100 == 0 {
+                f.memory.end_quantum(1e5);
+            }
+        }
+        let held = (0..1 << 20)
+            .map(|l| f.shared[0].contains(Key::new(l)))
+            .collect();
+        (all, held, f.memory.lines_served(0))
+    }
+
     #[test]
     fn pairs_taken_in_at_once_are_as_those_that_are_not() {
-        let m = Machine::builtin("e7-4850v3").unwrap();
-        let run = |at_once: bool| {
-            let mut f = Fabric::<Standard>::new(&m, 1, false);
-            let mut all = Vec::new();
-            for i in 0..200_000u64 {
-                // Near enough to each other for all of hits, misses and pairs.
-                let line = Key::new(crate::assoc::mix(i) % (1 << 20) + (i % 4) * (i & 1));
-                let mut seen = f.seen_from(0, 0);
-                assert!(seen.pairs_at_once);
-                seen.pairs_at_once = at_once;
-                all.push(match seen.cached(line, i % 8 == 0, i % 3 == 0, Plain) {
-                    Cached::Held { cycles, shared } => (cycles, shared),
-                    Cached::No(missing) => (seen.fetch(line, missing, i % 8 == 0, 0, Plain), false),
-                });
-                if i % 100 == 0 {
-                    f.memory.end_quantum(1e5);
-                }
-            }
-            let held: Vec<bool> = (0..1 << 20)
-                .map(|l| f.shared[0].contains(Key::new(l)))
-                .collect();
-            (all, held, f.memory.lines_served(0))
-        };
-        assert!(run(true) == run(false));
+        let one_by_one = outcome(false, false, Plain);
+        assert!(outcome(true, false, Plain) == one_by_one);
+        assert!(outcome(true, true, Plain) == one_by_one);
+        #[cfg(target_arch = "x86_64")]
+        if let Some(host) = crate::host::avx2::Avx2::detect() {
+            assert!(outcome(true, false, host) == one_by_one);
+            assert!(outcome(true, true, host) == one_by_one);
+        }
     }
 
     #[test]

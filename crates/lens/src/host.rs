@@ -22,10 +22,28 @@ pub trait Host: Copy {
     /// The same, if it can without a branch on whether `tag` is there: for
     /// where the host could not predict that. It may cost more otherwise.
     fn touch_evenly<const W: usize>(self, set: &mut [u32; W], tag: u32, live: &[u32; W]) -> bool;
-    /// Makes `tag` the most recent of `set`, if it is there. Unless `wanted`
-    /// it leaves `set` alone and says [`Found::Held`], if it can without a
-    /// branch on that where `tag` is there.
-    fn find<const W: usize>(self, set: &mut [u32; W], tag: u32, wanted: bool) -> Found;
+    /// Makes `tag` the most recent of `set`, if it is there.
+    fn find<const W: usize>(self, set: &mut [u32; W], tag: u32) -> Found;
+    /// The same for tags of which nearly all are there. Unless `tag` is
+    /// `wanted`, it leaves `set` alone and says [`Found::Held`], if it can
+    /// without a branch on that.
+    fn find_if<const W: usize>(self, set: &mut [u32; W], tag: u32, wanted: bool) -> Found {
+        match wanted {
+            true => self.find(set, tag),
+            false => Found::Held,
+        }
+    }
+    /// [`Host::find`], and what makes both tags of the pair present where `tag`
+    /// was absent: both enter at place `ENTER`, or `tag` alone does and the
+    /// other one, if it is still there then, becomes the most recent. Only if it
+    /// can without a branch on any of this; else it does nothing.
+    fn find_or_enter_pair<const W: usize, const ENTER: usize>(
+        self,
+        _set: &mut [u32; W],
+        _tag: u32,
+    ) -> Option<Found> {
+        None
+    }
     /// Puts `tag` and then the other tag of its pair, both absent, in front of
     /// `set`.
     fn push_pair<const W: usize>(self, set: &mut [u32; W], tag: u32, live: &[u32; W]);
@@ -70,10 +88,7 @@ impl Host for Plain {
     }
 
     #[inline(always)]
-    fn find<const W: usize>(self, set: &mut [u32; W], tag: u32, wanted: bool) -> Found {
-        if !wanted {
-            return Found::Held;
-        }
+    fn find<const W: usize>(self, set: &mut [u32; W], tag: u32) -> Found {
         if !vector::holds_either(set, tag) {
             return Found::Absent { other: false };
         }

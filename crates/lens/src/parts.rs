@@ -93,14 +93,7 @@ pub trait SharedCache {
     /// Finds `line` and, if it is absent, makes both of its pair present as
     /// [`SharedCache::insert_pair`] does, or, if the other one was there,
     /// [`SharedCache::insert`] and then [`SharedCache::find`] for that.
-    ///
-    /// Unless it is `wanted`, it does nothing and says [`Found::Held`]. That
-    /// spares the host a branch that it could not predict, where most lines are
-    /// here.
-    fn find_or_insert_pair(&mut self, line: Key, wanted: bool, host: impl Host) -> Found {
-        if !wanted {
-            return Found::Held;
-        }
+    fn find_or_insert_pair(&mut self, line: Key, host: impl Host) -> Found {
         let found = self.find(line, host);
         match found {
             Found::Held => {}
@@ -111,6 +104,19 @@ pub trait SharedCache {
             }
         }
         found
+    }
+    /// The same for where the host could not predict what it finds.
+    fn find_or_insert_pair_evenly(&mut self, line: Key, host: impl Host) -> Found {
+        self.find_or_insert_pair(line, host)
+    }
+    /// The same for lines of which nearly all are there. Unless `line` is
+    /// `wanted`, it does nothing and says [`Found::Held`]. That spares the host a
+    /// branch that it could not predict.
+    fn find_or_insert_pair_if(&mut self, line: Key, wanted: bool, host: impl Host) -> Found {
+        match wanted {
+            true => self.find_or_insert_pair(line, host),
+            false => Found::Held,
+        }
     }
     /// Whether `line` is there, without touching it.
     fn contains(&self, line: Key) -> bool;
@@ -146,6 +152,22 @@ pub trait Memory {
     /// `prefetched` neighbour, perhaps in place of a `modified` line. Returns
     /// the sum of what [`Memory::read`] and [`Memory::write_back`] do.
     fn fill(&mut self, from: usize, home: usize, prefetched: bool, modified: bool) -> f64;
+    /// What [`Memory::fill`] does for a line that takes no modified one's place,
+    /// or nothing if a cache has `held` it, in as many `cycles`. If it can without
+    /// a branch on that.
+    fn fill_unless(
+        &mut self,
+        held: bool,
+        cycles: f64,
+        from: usize,
+        home: usize,
+        prefetched: bool,
+    ) -> f64 {
+        match held {
+            true => cycles,
+            false => self.fill(from, home, prefetched, false),
+        }
+    }
     /// Ends a quantum of `cycles`: waiting times follow the traffic noted.
     fn end_quantum(&mut self, cycles: f64);
     /// Puts a bandwidth hog on `node`.
@@ -354,8 +376,16 @@ impl SharedCache for Sliced {
         self.0.insert_pair(line, host);
     }
     #[inline(always)]
-    fn find_or_insert_pair(&mut self, line: Key, wanted: bool, host: impl Host) -> Found {
-        self.0.find_or_insert_pair(line, wanted, host)
+    fn find_or_insert_pair(&mut self, line: Key, host: impl Host) -> Found {
+        self.0.find_or_insert_pair(line, host)
+    }
+    #[inline(always)]
+    fn find_or_insert_pair_evenly(&mut self, line: Key, host: impl Host) -> Found {
+        self.0.find_or_insert_pair_evenly(line, host)
+    }
+    #[inline(always)]
+    fn find_or_insert_pair_if(&mut self, line: Key, wanted: bool, host: impl Host) -> Found {
+        self.0.find_or_insert_pair_if(line, wanted, host)
     }
     #[inline]
     fn contains(&self, line: Key) -> bool {

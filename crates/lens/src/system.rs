@@ -8,9 +8,9 @@
 //! source of order, and none of randomness: the same input gives the same
 //! cycles.
 
-use crate::assoc::{Key, mix};
+use crate::assoc::{Found, Key, mix};
 use crate::core::{Pipe, Thread};
-use crate::fabric::{Cached, Fabric, Seen};
+use crate::fabric::{Asked, Cached, Fabric, Seen};
 #[cfg(target_arch = "x86_64")]
 use crate::host::avx2::Avx2;
 use crate::host::{Host, Plain};
@@ -579,6 +579,22 @@ impl<P: Parts, H: Host, const NESTED: bool> Running<'_, P, H, NESTED> {
     #[inline(always)]
     fn table(&mut self, dim: Dim, level: u32, addr: u64) -> f64 {
         let line = Key::new(self.table_line(dim, level, addr));
+        let node = self.at.node;
+        if level == 1 {
+            // L3 may have nearly all of these, or half, or few.
+            match self.at.cached_evenly(line, self.host) {
+                Some(Asked::Private(cycles)) => return cycles,
+                Some(Asked::Shared(found)) => {
+                    let held = found == Found::Held;
+                    let home = self.layout.table_home(dim, level, addr, node).node;
+                    self.at.stats.walk_l3 += u64::from(held);
+                    self.at.stats.walk_mem[dim as usize][usize::from(home != node)] +=
+                        u64::from(!held);
+                    return self.at.fetch_unless_held(found, home);
+                }
+                None => {}
+            }
+        }
         // Lines of upper levels are few enough for any cache to have them.
         match self.at.cached(line, false, level > 1, self.host) {
             Cached::Held { cycles, shared } => {
@@ -586,7 +602,6 @@ impl<P: Parts, H: Host, const NESTED: bool> Running<'_, P, H, NESTED> {
                 cycles
             }
             Cached::No(missing) => {
-                let node = self.at.node;
                 let home = self.layout.table_home(dim, level, addr, node).node;
                 self.at.stats.walk_mem[dim as usize][usize::from(home != node)] += 1;
                 self.at.fetch(line, missing, false, home, self.host)

@@ -46,13 +46,40 @@ impl Host for Avx2 {
     }
 
     #[inline(always)]
-    fn find<const W: usize>(self, set: &mut [u32; W], tag: u32, wanted: bool) -> Found {
+    fn find<const W: usize>(self, set: &mut [u32; W], tag: u32) -> Found {
         // SAFETY: as in `touch`.
         unsafe {
             match W {
-                20 => find_twenty(set.as_mut_ptr(), tag, wanted),
-                _ => Plain.find(set, tag, wanted),
+                20 => find_twenty(set.as_mut_ptr(), tag),
+                _ => Plain.find(set, tag),
             }
+        }
+    }
+
+    #[inline(always)]
+    fn find_if<const W: usize>(self, set: &mut [u32; W], tag: u32, wanted: bool) -> Found {
+        // SAFETY: as in `touch`.
+        unsafe {
+            match W {
+                20 => find_twenty_if(set.as_mut_ptr(), tag, wanted),
+                _ => Plain.find_if(set, tag, wanted),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn find_or_enter_pair<const W: usize, const ENTER: usize>(
+        self,
+        set: &mut [u32; W],
+        tag: u32,
+    ) -> Option<Found> {
+        match (W, ENTER) {
+            // A set that has room before that place takes tags there.
+            // SAFETY: as in `touch`.
+            (20, BELOW) if set[BELOW - 1] != 0 => unsafe {
+                Some(find_or_enter_pair_twenty(set.as_mut_ptr(), tag))
+            },
+            _ => None,
         }
     }
 
@@ -148,74 +175,299 @@ unsafe fn touch_eight_evenly(set: *mut u32, tag: u32) -> bool {
     }
 }
 
-/// Looks for `tag` among twenty; what `find` of a [`Host`] does.
+/// A set of twenty.
+struct Twenty {
+    eights: [__m256i; 2],
+    rest: __m128i,
+}
+
+impl Twenty {
+    /// # Safety
+    /// The host must have AVX2, and `set` twenty elements.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn load(set: *const u32) -> Self {
+        // SAFETY: loads are of elements 0 to 19 and may be unaligned.
+        unsafe {
+            Twenty {
+                eights: [
+                    _mm256_loadu_si256(set.cast()),
+                    _mm256_loadu_si256(set.add(8).cast()),
+                ],
+                rest: _mm_loadu_si128(set.add(16).cast()),
+            }
+        }
+    }
+
+    /// Ways that hold what all ways of `tag` do.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    #[allow(unused_unsafe, reason = "such calls are unsafe before Rust 1.87")]
+    unsafe fn holding(&self, tag: __m256i) -> u32 {
+        // SAFETY: the caller's host has AVX2; nothing here touches memory.
+        unsafe {
+            let rest = _mm_cmpeq_epi32(self.rest, _mm256_castsi256_si128(tag));
+            ways_of(_mm256_cmpeq_epi32(self.eights[0], tag))
+                | ways_of(_mm256_cmpeq_epi32(self.eights[1], tag)) << 8
+                | ways_of(_mm256_zextsi128_si256(rest)) << 16
+        }
+    }
+
+    /// The set with the lowest bit of all tags set.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    #[allow(unused_unsafe, reason = "such calls are unsafe before Rust 1.87")]
+    unsafe fn odd(&self) -> Self {
+        // SAFETY: the caller's host has AVX2; nothing here touches memory.
+        unsafe {
+            let low = _mm256_set1_epi32(1);
+            Twenty {
+                eights: self.eights.map(|old| _mm256_or_si256(old, low)),
+                rest: _mm_or_si128(self.rest, _mm256_castsi256_si128(low)),
+            }
+        }
+    }
+
+    /// Moves `new` to the front of `set`, of which this is the content, over
+    /// that at place `end - 1`; with an `end` of 0 nothing.
+    ///
+    /// # Safety
+    /// The host must have AVX2, and `set` twenty elements.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn to_front(&self, set: *mut u32, new: __m256i, end: i32) {
+        // SAFETY: loads and stores are of elements 0 to 19 and may be unaligned.
+        unsafe {
+            let [first, second] = self.eights;
+            let end = _mm256_set1_epi32(end);
+            let place = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+            let before = _mm256_loadu_si256(set.add(7).cast());
+            let before_rest = _mm_loadu_si128(set.add(15).cast());
+            let moves = _mm256_cmpgt_epi32(end, place);
+            let after = _mm256_blendv_epi8(first, moved_up(first, new), moves);
+            _mm256_storeu_si256(set.cast(), after);
+            let place = _mm256_add_epi32(place, _mm256_set1_epi32(8));
+            let after = _mm256_blendv_epi8(second, before, _mm256_cmpgt_epi32(end, place));
+            _mm256_storeu_si256(set.add(8).cast(), after);
+            let place = _mm_setr_epi32(16, 17, 18, 19);
+            let moves = _mm_cmpgt_epi32(_mm256_castsi256_si128(end), place);
+            let after = _mm_blendv_epi8(self.rest, before_rest, moves);
+            _mm_storeu_si128(set.add(16).cast(), after);
+        }
+    }
+}
+
+/// What `find` of a [`Host`] does.
 ///
 /// # Safety
 /// The host must have AVX2, and `set` twenty elements.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2")]
-unsafe fn find_twenty(set: *mut u32, tag: u32, wanted: bool) -> Found {
-    // SAFETY: loads and stores are of elements 0 to 19 and may be unaligned.
+unsafe fn find_twenty(set: *mut u32, tag: u32) -> Found {
+    // SAFETY: what this function requires.
     unsafe {
-        let old = [
-            _mm256_loadu_si256(set.cast()),
-            _mm256_loadu_si256(set.add(8).cast()),
-        ];
-        let rest = _mm_loadu_si128(set.add(16).cast());
-        let low = _mm256_set1_epi32(1);
+        let old = Twenty::load(set);
         let new = _mm256_set1_epi32(tag as i32);
-        let pair = _mm256_or_si256(new, low);
-        let either = old.map(|old| _mm256_cmpeq_epi32(_mm256_or_si256(old, low), pair));
-        let in_rest = _mm_cmpeq_epi32(
-            _mm_or_si128(rest, _mm256_castsi256_si128(low)),
-            _mm256_castsi256_si128(pair),
-        );
+        let odd = old.odd();
+        let pair = _mm256_or_si256(new, _mm256_set1_epi32(1));
+        let either = odd.eights.map(|odd| _mm256_cmpeq_epi32(odd, pair));
+        let in_rest = _mm_cmpeq_epi32(odd.rest, _mm256_castsi256_si128(pair));
         let any = _mm256_or_si256(either[0], either[1]);
         let any = _mm256_or_si256(any, _mm256_zextsi128_si256(in_rest));
         if _mm256_testz_si256(any, any) != 0 {
-            return match wanted {
-                true => Found::Absent { other: false },
-                false => Found::Held,
-            };
+            return Found::Absent { other: false };
         }
-        let held = ways_of(_mm256_cmpeq_epi32(old[0], new))
-            | ways_of(_mm256_cmpeq_epi32(old[1], new)) << 8
-            | ways_of(_mm256_zextsi128_si256(_mm_cmpeq_epi32(
-                rest,
-                _mm256_castsi256_si128(new),
-            ))) << 16;
+        let held = old.holding(new);
         if held == 0 {
-            return match wanted {
-                true => Found::Absent { other: true },
-                false => Found::Held,
-            };
+            return Found::Absent { other: true };
         }
-        // Ways up to the one that held it take what was before them; none do
-        // if it is not wanted.
-        let beyond = (held.trailing_zeros() as i32 + 1) & -i32::from(wanted);
-        let beyond = _mm256_set1_epi32(beyond);
-        let place = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-        let before = _mm256_loadu_si256(set.add(7).cast());
-        let before_rest = _mm_loadu_si128(set.add(15).cast());
-        let after = _mm256_blendv_epi8(
-            old[0],
-            moved_up(old[0], new),
-            _mm256_cmpgt_epi32(beyond, place),
-        );
-        _mm256_storeu_si256(set.cast(), after);
-        let place = _mm256_add_epi32(place, _mm256_set1_epi32(8));
-        let after = _mm256_blendv_epi8(old[1], before, _mm256_cmpgt_epi32(beyond, place));
-        _mm256_storeu_si256(set.add(8).cast(), after);
-        let after = _mm_blendv_epi8(
-            rest,
-            before_rest,
-            _mm_cmpgt_epi32(
-                _mm256_castsi256_si128(beyond),
-                _mm_setr_epi32(16, 17, 18, 19),
-            ),
-        );
-        _mm_storeu_si128(set.add(16).cast(), after);
+        old.to_front(set, new, held.trailing_zeros() as i32 + 1);
         Found::Held
+    }
+}
+
+/// What `find_if` of a [`Host`] does.
+///
+/// # Safety
+/// The host must have AVX2, and `set` twenty elements.
+#[inline]
+#[target_feature(enable = "avx2,bmi1,bmi2")]
+unsafe fn find_twenty_if(set: *mut u32, tag: u32, wanted: bool) -> Found {
+    // SAFETY: what this function requires.
+    unsafe {
+        let old = Twenty::load(set);
+        let new = _mm256_set1_epi32(tag as i32);
+        let held = old.holding(new);
+        if held == 0 {
+            if !wanted {
+                return Found::Held;
+            }
+            let pair = _mm256_or_si256(new, _mm256_set1_epi32(1));
+            let other = old.odd().holding(pair) != 0;
+            return Found::Absent { other };
+        }
+        let end = held.trailing_zeros() as i32 + 1;
+        old.to_front(set, new, end & -i32::from(wanted));
+        Found::Held
+    }
+}
+
+/// Where pairs enter sets of twenty.
+const BELOW: usize = 6;
+
+/// What becomes of a set of twenty full ones in one of [`CASES`].
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Case {
+    /// Where the first eight come from, below 8; [`NEW`] if from the tag looked
+    /// for.
+    order: [u32; 8],
+    /// What tells these from that tag.
+    differs: [u32; 8],
+}
+
+/// The sign bit, which a blend looks at.
+const NEW: u32 = 1 << 31;
+
+/// The tag looked for is at place 0 to 19; it is not, and the other one of its
+/// pair is at place 0 to 19; neither is there.
+const CASES: usize = 41;
+
+static MOVES: [Case; CASES] = {
+    let mut cases = [Case {
+        order: [0; 8],
+        differs: [0; 8],
+    }; CASES];
+    let mut which = 0;
+    while which < CASES {
+        let case = &mut cases[which];
+        let held = which < 20;
+        // What leaves its place for the front, if anything does.
+        let from = match which {
+            0..20 => Some(which),
+            20..39 => Some(which - 20),
+            _ => None,
+        };
+        let mut i = 0;
+        while i < 8 {
+            // That place, but for what enters, which is where it enters.
+            let (mut old, mut enters) = (i, false);
+            if let Some(from) = from {
+                if i == 0 {
+                    case.order[0] = NEW;
+                    case.differs[0] = !held as u32;
+                    i += 1;
+                    continue;
+                }
+                // The list as it is once the one tag has entered.
+                let from = if held || from < BELOW { from } else { from + 1 };
+                if i <= from {
+                    old -= 1;
+                }
+            }
+            if !held {
+                if old == BELOW {
+                    enters = true;
+                } else if old > BELOW {
+                    old -= 1;
+                }
+            }
+            case.order[i] = if enters { NEW } else { old as u32 };
+            i += 1;
+        }
+        if which == CASES - 1 {
+            case.order[BELOW] = NEW;
+            case.differs[BELOW] = 1;
+            case.order[BELOW + 1] = NEW;
+        }
+        which += 1;
+    }
+    cases
+};
+
+/// From which element of [`FARTHER`] on it tells, for ways 8 to 19, whether they
+/// come from one place farther than the others do.
+static WINDOW: [u8; CASES] = {
+    let mut starts = [0; CASES];
+    let mut which = 0;
+    while which < CASES {
+        // The last way that does.
+        let last = match which {
+            0..20 => which,
+            20..39 => which - 20 + 1,
+            39 => 0,
+            _ => 19,
+        };
+        starts[which] = if last < 8 { 13 } else { 20 - last as u8 };
+        which += 1;
+    }
+    starts
+};
+
+static FARTHER: [u32; 25] = {
+    let mut farther = [0; 25];
+    let mut i = 0;
+    while i < 13 {
+        farther[i] = u32::MAX;
+        i += 1;
+    }
+    farther
+};
+
+/// What `find_or_enter_pair` of a [`Host`] does.
+///
+/// # Safety
+/// The host must have AVX2, and `set` twenty elements, none of the first
+/// [`BELOW`] 0.
+#[inline]
+#[target_feature(enable = "avx2,bmi1,bmi2")]
+unsafe fn find_or_enter_pair_twenty(set: *mut u32, tag: u32) -> Found {
+    // SAFETY: loads and stores are of elements 0 to 19 (from 6 on to 18 where
+    // they are moved by two) and may be unaligned. There are `CASES` bits
+    // below and at the highest, and `WINDOW` leaves twelve elements.
+    unsafe {
+        let old = Twenty::load(set);
+        let new = _mm256_set1_epi32(tag as i32);
+        let held = old.holding(new);
+        let pair = _mm256_or_si256(new, _mm256_set1_epi32(1));
+        let either = old.odd().holding(pair);
+        let cases = u64::from(held) | u64::from(either) << 20 | 1 << (CASES - 1);
+        let which = cases.trailing_zeros() as usize;
+
+        let case = MOVES.get_unchecked(which);
+        let order = _mm256_loadu_si256(case.order.as_ptr().cast());
+        let differs = _mm256_loadu_si256(case.differs.as_ptr().cast());
+        let moved = _mm256_permutevar8x32_epi32(old.eights[0], order);
+        let after = _mm256_blendv_ps(
+            _mm256_castsi256_ps(moved),
+            _mm256_castsi256_ps(_mm256_xor_si256(new, differs)),
+            _mm256_castsi256_ps(order),
+        );
+
+        // Ways come from where they are or one before, or, where something has
+        // entered, from one or two before.
+        let far = set.add(7).wrapping_sub(usize::from(held == 0));
+        let near = far.add(1);
+        let farther = FARTHER
+            .as_ptr()
+            .add(usize::from(*WINDOW.get_unchecked(which)));
+        let second = _mm256_blendv_epi8(
+            _mm256_loadu_si256(near.cast()),
+            _mm256_loadu_si256(far.cast()),
+            _mm256_loadu_si256(farther.cast()),
+        );
+        let rest = _mm_blendv_epi8(
+            _mm_loadu_si128(near.add(8).cast()),
+            _mm_loadu_si128(far.add(8).cast()),
+            _mm_loadu_si128(farther.add(8).cast()),
+        );
+        _mm256_storeu_ps(set.cast(), after);
+        _mm256_storeu_si256(set.add(8).cast(), second);
+        _mm_storeu_si128(set.add(16).cast(), rest);
+        match held {
+            0 => Found::Absent { other: either != 0 },
+            _ => Found::Held,
+        }
     }
 }
 
