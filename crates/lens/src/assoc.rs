@@ -222,23 +222,35 @@ impl<I: Index, const WAYS: usize, const ENTER: usize> TagArray<I, WAYS, ENTER> {
         self.inline.len() * self.other.ways + self.other.tags.len()
     }
 
+    /// Whether its sets are in line.
+    pub fn is_in_line(&self) -> bool {
+        !self.inline.is_empty()
+    }
+
+    /// `other`, which the usual case has nothing in.
+    #[inline(always)]
+    fn out_of_line<H: Host>(other: &mut Other) -> &mut Other {
+        assert!(!H::USUAL, "a set out of line");
+        other
+    }
+
     /// Looks `key` up, makes it the most recent, and inserts it in place of
     /// the least recent if it was absent. True on a hit.
     #[inline(always)]
-    pub fn access(&mut self, key: Key, host: impl Host) -> bool {
-        self.access_by(key, |tags, live| host.touch(tags, key.tag, live))
+    pub fn access<H: Host>(&mut self, key: Key, host: H) -> bool {
+        self.access_by::<H>(key, |tags, live| host.touch(tags, key.tag, live))
     }
 
     /// The same for where the host could not predict whether it hits.
     #[inline(always)]
-    pub fn access_evenly(&mut self, key: Key, host: impl Host) -> bool {
-        self.access_by(key, |tags, live| host.touch_evenly(tags, key.tag, live))
+    pub fn access_evenly<H: Host>(&mut self, key: Key, host: H) -> bool {
+        self.access_by::<H>(key, |tags, live| host.touch_evenly(tags, key.tag, live))
     }
 
     /// [`TagArray::access`] by `touch` where keys enter in front of a set in
     /// line.
     #[inline(always)]
-    fn access_by(
+    fn access_by<H: Host>(
         &mut self,
         key: Key,
         touch: impl FnOnce(&mut [u32; WAYS], &[u32; WAYS]) -> bool,
@@ -247,7 +259,7 @@ impl<I: Index, const WAYS: usize, const ENTER: usize> TagArray<I, WAYS, ENTER> {
         match self.inline.get_mut(set) {
             Some(Set(tags)) if ENTER > 0 => touch_below(tags, key.tag, ENTER),
             Some(Set(tags)) => touch(tags, &self.live),
-            None => self.other.access(set, key.tag),
+            None => Self::out_of_line::<H>(&mut self.other).access(set, key.tag),
         }
     }
 
@@ -292,7 +304,7 @@ impl<I: Index, const WAYS: usize, const ENTER: usize> TagArray<I, WAYS, ENTER> {
     /// its pair present: [`TagArray::insert_pair`], or [`TagArray::insert`] and
     /// then [`TagArray::find`] for the other one if that was there.
     #[inline(always)]
-    pub fn find_or_insert_pair(&mut self, key: Key, host: impl Host) -> Found {
+    pub fn find_or_insert_pair<H: Host>(&mut self, key: Key, host: H) -> Found {
         let set = I::set(key, self.scale);
         match self.inline.get_mut(set) {
             Some(Set(tags)) => {
@@ -300,7 +312,7 @@ impl<I: Index, const WAYS: usize, const ENTER: usize> TagArray<I, WAYS, ENTER> {
                 complete_pair::<WAYS, ENTER>(found, tags, key.tag, &self.live, host);
                 found
             }
-            None => self.other.find_or_insert_pair(set, key.tag),
+            None => Self::out_of_line::<H>(&mut self.other).find_or_insert_pair(set, key.tag),
         }
     }
 
@@ -319,7 +331,7 @@ impl<I: Index, const WAYS: usize, const ENTER: usize> TagArray<I, WAYS, ENTER> {
     /// The same for keys of which nearly all are there. Unless `key` is
     /// `wanted`, it leaves everything as it is and says [`Found::Held`].
     #[inline(always)]
-    pub fn find_or_insert_pair_if(&mut self, key: Key, wanted: bool, host: impl Host) -> Found {
+    pub fn find_or_insert_pair_if<H: Host>(&mut self, key: Key, wanted: bool, host: H) -> Found {
         let set = I::set(key, self.scale);
         match self.inline.get_mut(set) {
             Some(Set(tags)) => {
@@ -327,8 +339,8 @@ impl<I: Index, const WAYS: usize, const ENTER: usize> TagArray<I, WAYS, ENTER> {
                 complete_pair::<WAYS, ENTER>(found, tags, key.tag, &self.live, host);
                 found
             }
-            None if !wanted => Found::Held,
-            None => self.other.find_or_insert_pair(set, key.tag),
+            None if !wanted && !H::USUAL => Found::Held,
+            None => Self::out_of_line::<H>(&mut self.other).find_or_insert_pair(set, key.tag),
         }
     }
 

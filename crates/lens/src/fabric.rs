@@ -8,7 +8,7 @@ use crate::assoc::{Found, Key};
 use crate::core::later;
 use crate::host::Host;
 use crate::machine::Machine;
-use crate::parts::{Memory, Parts, PrivateCache, PrivateHit, SharedCache};
+use crate::parts::{Memory, Parts, PrivateCache, PrivateHit, SharedCache, Tlb, WalkCache};
 use crate::stats::Stats;
 
 /// What each core has to itself.
@@ -208,10 +208,25 @@ impl<P: Parts> Fabric<P> {
         }
     }
 
+    fn pairs_at_once(&self) -> bool {
+        self.costs.adjacent_line && !self.multi_node && self.memory.is_calm()
+    }
+
+    /// Whether [`Host::USUAL`] holds for `core` of `node` until the quantum ends,
+    /// with pairs of lines taken in at once.
+    pub fn is_usual(&self, core: usize, node: usize) -> bool {
+        let core = &self.cores[core];
+        self.pairs_at_once()
+            && core.tlb.is_usual()
+            && core.walk_cache.is_usual()
+            && core.private.is_usual()
+            && self.shared[node].is_usual()
+    }
+
     /// What `core` of `node` sees.
     #[inline(always)]
     pub fn seen_from(&mut self, core: usize, node: usize) -> Seen<'_, P> {
-        let pairs_at_once = self.costs.adjacent_line && !self.multi_node && self.memory.is_calm();
+        let pairs_at_once = self.pairs_at_once();
         let (below, rest) = self.shared.split_at_mut(node);
         let (shared, above) = rest.split_first_mut().expect("a node of the machine");
         Seen {
@@ -270,7 +285,7 @@ impl<P: Parts> Seen<'_, P> {
     /// as likely to have it: then the host, which could not predict which,
     /// always asks both.
     #[inline(always)]
-    pub fn cached(&mut self, line: Key, write: bool, anywhere: bool, host: impl Host) -> Cached {
+    pub fn cached<H: Host>(&mut self, line: Key, write: bool, anywhere: bool, host: H) -> Cached {
         let private = self.core.private.access(line, anywhere, host);
         if private == PrivateHit::L1 {
             return Cached::Held {
@@ -285,13 +300,13 @@ impl<P: Parts> Seen<'_, P> {
             Found::Held => held(),
             Found::Absent { other } => Cached::No(Missing { other }),
         };
-        if self.pairs_at_once && anywhere {
+        if (H::USUAL || self.pairs_at_once) && anywhere {
             return cached(self.shared.find_or_insert_pair_if(line, shared, host));
         }
         if !shared {
             return held();
         }
-        if self.pairs_at_once {
+        if H::USUAL || self.pairs_at_once {
             return cached(self.shared.find_or_insert_pair(line, host));
         }
         if self.multi_node && write {
@@ -303,8 +318,8 @@ impl<P: Parts> Seen<'_, P> {
     /// [`Seen::cached`] for reading, where L3 has `line` or not in a way that the
     /// host could not predict. None unless lines come in pairs at once.
     #[inline(always)]
-    pub fn cached_evenly(&mut self, line: Key, host: impl Host) -> Option<Asked> {
-        if !self.pairs_at_once {
+    pub fn cached_evenly<H: Host>(&mut self, line: Key, host: H) -> Option<Asked> {
+        if !H::USUAL && !self.pairs_at_once {
             return None;
         }
         Some(match self.core.private.access(line, false, host) {
@@ -331,15 +346,15 @@ impl<P: Parts> Seen<'_, P> {
     /// Modified lines leave the caches at the rate at which stores bring them
     /// in, and have the same homes, so a store also sends one back.
     #[inline(always)]
-    pub fn fetch(
+    pub fn fetch<H: Host>(
         &mut self,
         line: Key,
         Missing { other }: Missing,
         write: bool,
         home: usize,
-        host: impl Host,
+        host: H,
     ) -> f64 {
-        if self.pairs_at_once {
+        if H::USUAL || self.pairs_at_once {
             return self.memory.fill(self.node, home, !other, write);
         }
         if self.multi_node && home != self.node {

@@ -16,6 +16,10 @@ pub mod avx2;
 /// where `live` is all ones are in use: all where `W` is not 4. It is 0 in the
 /// others, and so are they, as ways are that hold nothing.
 pub trait Host: Copy {
+    /// Whether the loop is compiled for the usual case alone: all sets are in
+    /// line, and what the caller of the loop has found besides. Without ways out
+    /// for the rest, values stay in registers.
+    const USUAL: bool = false;
     /// Makes `tag` the most recent of `set`; the least recent leaves if it was
     /// absent. True if it was there.
     fn touch<const W: usize>(self, set: &mut [u32; W], tag: u32, live: &[u32; W]) -> bool;

@@ -310,6 +310,12 @@ impl Layout {
         &self.regions[i]
     }
 
+    /// Whether all pages of the native or guest table are of 4 KiB, at a glance.
+    /// It may say no where they are.
+    pub fn is_small(&self) -> bool {
+        self.only_small
+    }
+
     /// Size of the page at `va` in the native or guest table.
     #[inline(always)]
     pub fn page_size(&self, va: u64) -> PageSize {

@@ -31,6 +31,11 @@ pub enum TlbHit {
 pub trait Tlb {
     /// Finds the page of `size` that holds virtual address `va`.
     fn lookup(&mut self, va: u64, size: PageSize, host: impl Host) -> TlbHit;
+    /// Whether `lookup` may be compiled for [`Host::USUAL`]: whether all of its sets
+    /// are in line.
+    fn is_usual(&self) -> bool {
+        false
+    }
     /// Drops the page of `size` that holds `va`, at every level.
     fn invalidate(&mut self, va: u64, size: PageSize);
     /// Drops everything.
@@ -47,6 +52,10 @@ pub trait WalkCache {
     /// `leaf`; `None` if the walk starts at the root. The walk's first
     /// reference is then to the level below.
     fn lookup(&mut self, addr: u64, leaf: u32, root: u32, host: impl Host) -> Option<u32>;
+    /// As [`Tlb::is_usual`].
+    fn is_usual(&self) -> bool {
+        false
+    }
     /// Drops everything.
     fn flush(&mut self);
 }
@@ -76,6 +85,10 @@ pub trait PrivateCache {
     /// Finds `line`, inserting it on a miss. `anywhere` says that the host could
     /// not predict whether the second level has it, and changes nothing else.
     fn access(&mut self, line: Key, anywhere: bool, host: impl Host) -> PrivateHit;
+    /// As [`Tlb::is_usual`].
+    fn is_usual(&self) -> bool {
+        false
+    }
     /// Drops `line`.
     fn invalidate(&mut self, line: Key);
 }
@@ -117,6 +130,10 @@ pub trait SharedCache {
             true => self.find_or_insert_pair(line, host),
             false => Found::Held,
         }
+    }
+    /// As [`Tlb::is_usual`], for all that finds a line.
+    fn is_usual(&self) -> bool {
+        false
     }
     /// Whether `line` is there, without touching it.
     fn contains(&self, line: Key) -> bool;
@@ -245,7 +262,7 @@ impl TwoLevelTlb {
         match size {
             PageSize::Size4K => Some(&mut self.l2),
             PageSize::Size2M => self.l2_holds_2m.then_some(&mut self.l2),
-            PageSize::Size1G => Some(&mut self.l2_1g),
+            PageSize::Size1G => (self.l2_1g.capacity() > 0).then_some(&mut self.l2_1g),
         }
     }
 }
@@ -259,6 +276,12 @@ impl Tlb for TwoLevelTlb {
         }
         let hit = self.second(size).is_some_and(|l2| l2.access(key, host));
         if hit { TlbHit::L2 } else { TlbHit::Miss }
+    }
+
+    fn is_usual(&self) -> bool {
+        self.l1.iter().all(TagArray::is_in_line)
+            && self.l2.is_in_line()
+            && (self.l2_1g.is_in_line() || self.l2_1g.capacity() == 0)
     }
 
     fn invalidate(&mut self, va: u64, size: PageSize) {
@@ -304,6 +327,10 @@ impl WalkCache for SplitWalkCache {
             }
         }
         None
+    }
+
+    fn is_usual(&self) -> bool {
+        self.levels.iter().all(TagArray::is_in_line)
     }
 
     fn flush(&mut self) {
@@ -352,6 +379,9 @@ impl PrivateCache for L1L2 {
             PrivateHit::Miss
         }
     }
+    fn is_usual(&self) -> bool {
+        self.l1.is_in_line() && self.l2.is_in_line()
+    }
     fn invalidate(&mut self, line: Key) {
         self.l1.invalidate(line);
         self.l2.invalidate(line);
@@ -386,6 +416,9 @@ impl SharedCache for Sliced {
     #[inline(always)]
     fn find_or_insert_pair_if(&mut self, line: Key, wanted: bool, host: impl Host) -> Found {
         self.0.find_or_insert_pair_if(line, wanted, host)
+    }
+    fn is_usual(&self) -> bool {
+        self.0.is_in_line()
     }
     #[inline]
     fn contains(&self, line: Key) -> bool {

@@ -314,7 +314,35 @@ impl<P: Parts> System<P> {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,bmi1,bmi2")]
     unsafe fn run_cores_avx2(&mut self, end: f64, host: Avx2) {
-        self.run_cores(end, host);
+        for c in 0..self.by_core.len() {
+            if self.is_usual(c) {
+                self.run_usual_core(c, end, host.usual());
+            } else {
+                self.run_core(c, end, host);
+            }
+        }
+    }
+
+    /// Whether core `c` is a case that [`Host::USUAL`] is for: one thread, small
+    /// pages, no virtual machine, nothing to track, and parts of usual shapes.
+    fn is_usual(&self, c: usize) -> bool {
+        let (a, b) = self.by_core[c];
+        let pipe = &self.threads[a].pipe;
+        b.is_none()
+            && !self.layout.is_nested()
+            && self.layout.is_small()
+            && self.leaf_bits.is_none()
+            && self.lazy.is_none()
+            && self.fabric.is_usual(pipe.core, pipe.node)
+    }
+
+    /// [`System::run_core`] in that case.
+    #[inline(always)]
+    fn run_usual_core(&mut self, c: usize, end: f64, host: impl Host) {
+        let (a, _) = self.by_core[c];
+        let Pipe { core, node, .. } = self.threads[a].pipe;
+        let (mut running, threads) = self.running::<_, false>(host, core, node);
+        running.run(&mut threads[a], end);
     }
 
     /// In line, as everything on the way to the tag arrays is, so that it is
@@ -454,7 +482,10 @@ impl<P: Parts, H: Host, const NESTED: bool> Running<'_, P, H, NESTED> {
         };
         th.next += 1;
         let issue = th.pipe.issue(a);
-        let size = self.layout.page_size(a.va);
+        let size = match H::USUAL {
+            true => PageSize::Size4K,
+            false => self.layout.page_size(a.va),
+        };
         let Translated {
             issue,
             mut start,
@@ -464,7 +495,7 @@ impl<P: Parts, H: Host, const NESTED: bool> Running<'_, P, H, NESTED> {
             PageSize::Size4K if !NESTED => self.translate(th, a.va, PageSize::Size4K, issue),
             _ => self.translate(th, a.va, size, issue),
         };
-        if self.leaf_bits.is_some() {
+        if !H::USUAL && self.leaf_bits.is_some() {
             start += self.set_leaf_bits(a, size);
         }
         let data = self.data(a);
@@ -496,7 +527,7 @@ impl<P: Parts, H: Host, const NESTED: bool> Running<'_, P, H, NESTED> {
                 t.start += self.at.costs.stlb;
             }
             TlbHit::Miss => {
-                if let Some(lazy) = self.lazy {
+                if let (false, Some(lazy)) = (H::USUAL, &mut *self.lazy) {
                     if lazy.touch(self.at.node, va >> size.shift()) {
                         self.at.stats.lazy_faults += 1;
                         let fault = self.at.costs.fault;

@@ -2,10 +2,11 @@
 //! Closed-form checks of walks and of the core model.
 
 use super::*;
+use crate::assoc::Found;
 use crate::layout::{
     Backing, DataPolicy, HugePolicy, Init, Nested, Policies, RegionSpec, TablePolicy,
 };
-use crate::parts::Standard;
+use crate::parts::{SharedCache, Sliced, Standard};
 use crate::units::{Bytes, Latency};
 
 struct Fixed(Vec<Access>);
@@ -426,4 +427,89 @@ fn equal_shares_make_the_fast_wait_for_the_slow_without_counting_it() {
     );
     // Who makes what it can makes more of the work where work is cheap.
     assert!(run(&[0, far], false).cycles_per_access() < 0.97 * mean);
+}
+
+/// An L3 that says nothing of its shape, and does nothing but what it must.
+struct Unsaid(Sliced);
+impl SharedCache for Unsaid {
+    fn find(&mut self, line: Key, host: impl Host) -> Found {
+        self.0.find(line, host)
+    }
+    fn insert(&mut self, line: Key) {
+        self.0.insert(line);
+    }
+    fn insert_pair(&mut self, line: Key, host: impl Host) {
+        self.0.insert_pair(line, host);
+    }
+    fn contains(&self, line: Key) -> bool {
+        self.0.contains(line)
+    }
+    fn invalidate(&mut self, line: Key) {
+        self.0.invalidate(line);
+    }
+    fn prefetch(&self, _line: Key) {}
+}
+
+struct General;
+impl Parts for General {
+    type Tlb = <Standard as Parts>::Tlb;
+    type WalkCache = <Standard as Parts>::WalkCache;
+    type NestedTlb = <Standard as Parts>::NestedTlb;
+    type Private = <Standard as Parts>::Private;
+    type Shared = Unsaid;
+    type Memory = <Standard as Parts>::Memory;
+    fn tlb(m: &Machine) -> Self::Tlb {
+        Standard::tlb(m)
+    }
+    fn walk_cache(m: &Machine) -> Self::WalkCache {
+        Standard::walk_cache(m)
+    }
+    fn nested_walk_cache(m: &Machine) -> Self::WalkCache {
+        Standard::nested_walk_cache(m)
+    }
+    fn nested_tlb(m: &Machine) -> Self::NestedTlb {
+        Standard::nested_tlb(m)
+    }
+    fn private(m: &Machine) -> Self::Private {
+        Standard::private(m)
+    }
+    fn shared(m: &Machine) -> Unsaid {
+        Unsaid(Standard::shared(m))
+    }
+    fn memory(m: &Machine) -> Self::Memory {
+        Standard::memory(m)
+    }
+}
+
+#[test]
+fn the_usual_case_is_the_general_one() {
+    fn run<P: Parts>(m: &Machine, bytes: u64, tables: usize) -> (bool, Stats) {
+        let layout = layout(policies(0, tables));
+        let start = layout.start(0);
+        let source = Uniform {
+            x: 0,
+            start,
+            bytes,
+            dependent: bytes % 3 == 0,
+            write: tables == 0,
+        };
+        let pace = Pace {
+            base: 4.0,
+            window: 8.5,
+        };
+        let mut s = System::<P>::new(m, layout, pace, &[0], vec![Box::new(source)]);
+        (s.is_usual(0), s.run(300_000))
+    }
+    for (machine, usual) in [("e7-4850v3", true), ("gold-6252", false)] {
+        let m = Machine::builtin(machine).unwrap();
+        // What all caches hold, what L3 does, and more.
+        for bytes in [1 << 17, 3 << 23, 1 << 32] {
+            for tables in [0, 1] {
+                let (was_usual, stats) = run::<Standard>(&m, bytes, tables);
+                assert_eq!(was_usual, usual, "{machine}");
+                let general = run::<General>(&m, bytes, tables);
+                assert_eq!(general, (false, stats), "{machine}, {bytes} bytes");
+            }
+        }
+    }
 }

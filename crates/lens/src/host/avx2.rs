@@ -5,9 +5,9 @@ use crate::assoc::Found;
 use crate::host::{Host, Plain};
 use std::arch::x86_64::*;
 
-/// A host with AVX2, BMI1 and BMI2.
+/// A host with AVX2, BMI1 and BMI2, for a loop as [`Host::USUAL`] has it.
 #[derive(Debug, Clone, Copy)]
-pub struct Avx2(());
+pub struct Avx2<const USUAL: bool = false>(());
 
 impl Avx2 {
     /// The token, on such a host.
@@ -18,9 +18,17 @@ impl Avx2 {
             && is_x86_feature_detected!("bmi2"))
         .then_some(Avx2(()))
     }
+
+    /// The same for the usual case alone.
+    #[inline]
+    pub fn usual(self) -> Avx2<true> {
+        Avx2(())
+    }
 }
 
-impl Host for Avx2 {
+impl<const USUAL: bool> Host for Avx2<USUAL> {
+    const USUAL: bool = USUAL;
+
     #[inline(always)]
     fn touch<const W: usize>(self, set: &mut [u32; W], tag: u32, live: &[u32; W]) -> bool {
         // SAFETY: the host has these instructions, and the sets of each
