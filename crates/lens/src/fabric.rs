@@ -309,10 +309,11 @@ impl<P: Parts> Seen<'_, P> {
         if H::USUAL || self.pairs_at_once {
             return cached(self.shared.find_or_insert_pair(line, host));
         }
-        if self.multi_node && write {
+        let found = self.shared.find(line, host);
+        if self.multi_node && write && found == Found::Held {
             self.own(line);
         }
-        cached(self.shared.find(line, host))
+        cached(found)
     }
 
     /// [`Seen::cached`] for reading, where L3 has `line` or not in a way that the
@@ -357,8 +358,16 @@ impl<P: Parts> Seen<'_, P> {
         if H::USUAL || self.pairs_at_once {
             return self.memory.fill(self.node, home, !other, write);
         }
-        if self.multi_node && home != self.node {
-            if let Some(cycles) = self.forward(line.value, write, home) {
+        if self.multi_node {
+            let forwarded = match home == self.node {
+                true => None,
+                false => self.forward(line.value, write, home),
+            };
+            // Not before: the line may come from one of them.
+            if write {
+                self.own(line);
+            }
+            if let Some(cycles) = forwarded {
                 return cycles;
             }
         }
@@ -530,6 +539,23 @@ mod tests {
             assert!(!prefetched("400 cycles", multi_node, home), "{home}");
             assert!(prefetched("404 cycles", multi_node, home), "{home}");
         }
+    }
+
+    #[test]
+    fn a_store_gets_its_line_from_the_home_that_has_it_and_then_has_it_alone() {
+        let m = Machine::builtin("e7-4850v3").unwrap();
+        let mut f = Fabric::<Standard>::new(&m, 2, true);
+        let line = Key::new(0x100);
+        let mut cycles = |core: usize, write: bool| {
+            let mut seen = f.seen_from(core, core);
+            match seen.cached(line, write, false, Plain) {
+                Cached::Held { cycles, .. } => cycles,
+                Cached::No(missing) => seen.fetch(line, missing, write, 1, Plain),
+            }
+        };
+        assert_eq!(cycles(1, false), 280.0, "its own memory");
+        assert_eq!(cycles(0, true), 360.0, "the other's L3");
+        assert!(f.shared[0].contains(line) && !f.shared[1].contains(line));
     }
 
     #[test]

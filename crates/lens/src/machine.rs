@@ -168,6 +168,10 @@ pub struct MemoryConfig {
     pub remote: Latency,
     /// Load-to-use latency of a line found in another node's L3.
     pub remote_cache: Latency,
+    /// Whether a node keeps the directory of what others cache in its memory,
+    /// beside each line, so that a line is read there even if a cache supplies
+    /// it.
+    pub directory: bool,
     /// Peak throughput of one node's memory, streaming.
     pub bandwidth: Bandwidth,
     /// Share of it (0.1 to 1) that single lines at random addresses reach:
