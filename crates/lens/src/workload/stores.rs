@@ -255,8 +255,11 @@ pub(super) fn redis(s: Scenario) -> Workload {
     }
 }
 
-/// GETs by many threads: bucket, item, and the item's value behind its key.
+/// GETs by many threads: the bucket's mutex, the bucket, the item, whose
+/// reference count changes, and its value behind its key. What follows (the count
+/// changes back, the mutex is released) finds its lines cached.
 struct Memcached {
+    mutexes: u64,
     buckets: u64,
     table: u64,
     items: u64,
@@ -265,9 +268,15 @@ struct Memcached {
     rng: Rng,
 }
 
+/// Mutexes of the hash table, and bytes of one.
+const MUTEXES: u64 = 1024;
+const MUTEX: u64 = 40;
+
 impl Source for Memcached {
     fn fill(&mut self, out: &mut Vec<Access>) {
         let key = self.rng.below(self.count);
+        let mutex = place(key, 9, MUTEXES);
+        out.push(Access::locked(self.mutexes + mutex * MUTEX));
         out.push(Access::chase(self.buckets + place(key, 6, self.table) * 8).with_work(4));
         // Buckets chain 1.5 items on average.
         if self.rng.below(2) == 0 {
@@ -275,7 +284,7 @@ impl Source for Memcached {
             out.push(Access::chase(self.items + other * self.size));
         }
         let item = self.items + place(key, 8, self.count) * self.size;
-        out.push(Access::chase(item));
+        out.push(Access::locked(item).after_load());
         out.push(Access::load(item + 64.min(self.size - 8)));
     }
 }
@@ -295,14 +304,16 @@ pub(super) fn memcached(s: Scenario) -> Workload {
         equal_shares: false,
         regions: vec![
             region("hash table", table * 8, Init::Single, Backing::Mapped),
+            region("mutexes", MUTEXES * MUTEX, Init::Single, ARENA),
             region("items", count * size, Init::Scatter, Backing::Mapped),
         ],
         default_base: 60.0,
         make: Box::new(move |at, rng| {
             Box::new(Memcached {
                 buckets: at[0],
+                mutexes: at[1],
+                items: at[2],
                 table,
-                items: at[1],
                 count,
                 size,
                 rng,
