@@ -345,7 +345,8 @@ impl<P: Parts> Seen<'_, P> {
     /// if the directory there finds it, else from its home's memory.
     ///
     /// Modified lines leave the caches at the rate at which stores bring them
-    /// in, and have the same homes, so a store also sends one back.
+    /// in, and have the same homes, so a store also sends one back, unless it
+    /// takes its line from another cache, where it was modified already.
     #[inline(always)]
     pub fn fetch<H: Host>(
         &mut self,
@@ -359,9 +360,9 @@ impl<P: Parts> Seen<'_, P> {
             return self.memory.fill(self.node, home, !other, write);
         }
         if self.multi_node {
-            let forwarded = match home == self.node {
-                true => None,
-                false => self.forward(line.value, write, home),
+            let forwarded = match write || home != self.node {
+                true => self.forward(line.value, write, home),
+                false => None,
             };
             // Not before: the line may come from one of them.
             if write {
@@ -382,21 +383,23 @@ impl<P: Parts> Seen<'_, P> {
         self.memory.fill(self.node, home, prefetched, write)
     }
 
-    /// Cycles to get `line` from the L3 of `home`, another node, if that has
-    /// it.
+    /// Cycles to get `line` from the L3 of `home`, or, for writing, of any other
+    /// node, if that has it. What a third node has written and this one only
+    /// reads comes from its home as other lines do.
     #[inline(never)]
     fn forward(&mut self, line: u64, write: bool, home: usize) -> Option<f64> {
         let line = Key::new(line);
-        if !self.held_by(home, line) {
+        let holder = if home != self.node && self.held_by(home, line) {
+            home
+        } else if write {
+            let nodes = 1 + self.others[0].len() + self.others[1].len();
+            (0..nodes).find(|&n| n != self.node && self.held_by(n, line))?
+        } else {
             return None;
-        }
+        };
         self.shared.insert(line);
         self.stats.forwards += 1;
-        let cycles = self.memory.forward(self.node, home);
-        Some(match write {
-            true => cycles + self.memory.write_back(self.node, home),
-            false => cycles,
-        })
+        Some(self.memory.forward(self.node, holder, home))
     }
 
     /// Inserts `line` into L3 alone. A prefetcher asks for the other one of its
@@ -426,13 +429,13 @@ impl<P: Parts> Seen<'_, P> {
         }
     }
 
-    /// Whether the L3 of `home`, another node, has `line`.
-    fn held_by(&self, home: usize, line: Key) -> bool {
+    /// Whether the L3 of `other`, another node, has `line`.
+    fn held_by(&self, other: usize, line: Key) -> bool {
         let [below, above] = &self.others;
-        if home < self.node {
-            below[home].contains(line)
+        if other < self.node {
+            below[other].contains(line)
         } else {
-            above[home - self.node - 1].contains(line)
+            above[other - self.node - 1].contains(line)
         }
     }
 }
@@ -542,20 +545,28 @@ mod tests {
     }
 
     #[test]
-    fn a_store_gets_its_line_from_the_home_that_has_it_and_then_has_it_alone() {
+    fn a_store_gets_its_line_from_the_cache_that_has_it_and_then_has_it_alone() {
         let m = Machine::builtin("e7-4850v3").unwrap();
-        let mut f = Fabric::<Standard>::new(&m, 2, true);
+        let mut f = Fabric::<Standard>::new(&m, 5, true);
         let line = Key::new(0x100);
         let mut cycles = |core: usize, write: bool| {
-            let mut seen = f.seen_from(core, core);
+            let mut seen = f.seen_from(core, core % 4);
             match seen.cached(line, write, false, Plain) {
                 Cached::Held { cycles, .. } => cycles,
                 Cached::No(missing) => seen.fetch(line, missing, write, 1, Plain),
             }
         };
         assert_eq!(cycles(1, false), 280.0, "its own memory");
-        assert_eq!(cycles(0, true), 360.0, "the other's L3");
-        assert!(f.shared[0].contains(line) && !f.shared[1].contains(line));
+        assert_eq!(cycles(0, true), 360.0, "its home's L3");
+        assert_eq!(cycles(2, true), 360.0, "the last writer's L3");
+        assert_eq!(cycles(3, false), 580.0, "its home's memory");
+        assert_eq!(cycles(4, true), 360.0, "one of two that have it");
+        let held = [0, 1, 2, 3].map(|node| f.shared[node].contains(line));
+        assert_eq!(held, [true, false, false, false]);
+        f.memory.end_quantum(1e5);
+        // Two for the line and three for the directory: nothing goes back when
+        // what was written moves on.
+        assert_eq!(f.memory.lines_served(1), 5);
     }
 
     #[test]

@@ -161,13 +161,13 @@ impl Memory for QueuedMemory {
     }
 
     #[inline(always)]
-    fn forward(&mut self, from: usize, home: usize) -> f64 {
+    fn forward(&mut self, from: usize, holder: usize, home: usize) -> f64 {
         if self.directory {
             // Nobody waits: the cache is asked meanwhile, and is faster.
             self.nodes[home].arrive();
         }
         let n = self.nodes.len();
-        self.remote_cache + self.links[home * n + from].arrive()
+        self.remote_cache + self.links[holder * n + from].arrive()
     }
 
     #[inline(always)]
@@ -305,7 +305,7 @@ mod tests {
         m.end_quantum(1e4);
         assert_eq!(m.read(0, 0), 280.0);
         assert_eq!(m.read(0, 3), 580.0);
-        assert_eq!(m.forward(0, 3), 360.0);
+        assert_eq!(m.forward(0, 3, 3), 360.0);
     }
 
     #[test]
@@ -314,11 +314,11 @@ mod tests {
             let mut m = Machine::builtin("e7-4850v3").unwrap();
             m.memory.directory = directory;
             let mut memory = QueuedMemory::new(&m);
-            assert_eq!(memory.forward(0, 3), 360.0);
+            assert_eq!(memory.forward(0, 2, 3), 360.0);
             memory.end_quantum(1e4);
-            memory.lines_served(3)
+            (memory.lines_served(2), memory.lines_served(3))
         };
-        assert_eq!((read(true), read(false)), (1, 0));
+        assert_eq!((read(true), read(false)), ((0, 1), (0, 0)));
     }
 
     #[test]

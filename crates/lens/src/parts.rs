@@ -149,8 +149,8 @@ pub trait Memory {
     /// `home`, load included, and notes the traffic. Nodes are below the
     /// machine's number of sockets.
     fn read(&mut self, from: usize, home: usize) -> f64;
-    /// The same when `home`'s L3 supplies the line.
-    fn forward(&mut self, from: usize, home: usize) -> f64;
+    /// The same when the L3 of `holder`, another node, supplies the line.
+    fn forward(&mut self, from: usize, holder: usize, home: usize) -> f64;
     /// Whether a prefetcher reads the neighbour of a line that `from` is about
     /// to read from the memory of `home`: not while those that are asked for
     /// wait long. The same until [`Memory::end_quantum`].
