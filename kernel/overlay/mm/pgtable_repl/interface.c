@@ -198,12 +198,23 @@ int pgtable_repl_parse(char *text, struct pgtable_repl_policy *policy)
 int pgtable_repl_show(struct seq_file *m, struct mm_struct *mm)
 {
 	struct pgtable_repl *repl = mm_pgtable_repl(mm);
-	struct pgtable_repl_policy policy, group;
+	struct pgtable_repl_policy policy = { .mode = PR_PGTABLE_REPL_OFF };
+	struct pgtable_repl_policy group;
 	const char *sep = "\t";
-	unsigned long total;
+	unsigned long built = 0, total = 0;
 	int nid;
 
-	pgtable_repl_get(mm, &policy);
+	if (repl) {
+		/*
+		 * No policy changes while tables are built, so what is read here
+		 * together belongs together: never "off" and how far it is.
+		 */
+		spin_lock(&repl->policy_lock);
+		policy = repl->policy;
+		total = READ_ONCE(repl->to_build);
+		built = atomic_long_read(&repl->built);
+		spin_unlock(&repl->policy_lock);
+	}
 	/* A group's "off" leaves no trace in its processes. */
 	if (policy.source == PGTABLE_REPL_NONE &&
 	    pgtable_repl_group_policy(mm, &group))
@@ -234,11 +245,8 @@ int pgtable_repl_show(struct seq_file *m, struct mm_struct *mm)
 	}
 	seq_printf(m, "dropped:\t%*pbl\n",
 		   nodemask_pr_args(repl ? &repl->dropped : &NODE_MASK_NONE));
-	total = repl ? READ_ONCE(repl->to_build) : 0;
 	if (total)
 		/* Page faults may have added tables since it was counted. */
-		seq_printf(m, "building:\t%lu/%lu\n",
-			   min_t(unsigned long, total,
-				 atomic_long_read(&repl->built)), total);
+		seq_printf(m, "building:\t%lu/%lu\n", min(built, total), total);
 	return 0;
 }

@@ -27,6 +27,7 @@ static struct {
 	char *later;
 	size_t later_len;
 	bool stop;
+	unsigned long round;	/* how often the mode was changed */
 	unsigned long reads, building;
 	const char *wrong;
 } watch;
@@ -88,9 +89,10 @@ static void *fault_in(void *arg)
 static void *read_status(void *arg)
 {
 	char text[4096], *line;
-	unsigned long done, total, last = 0;
+	unsigned long done, total, round, last = 0, last_round = 0;
 
 	while (!__atomic_load_n(&watch.stop, __ATOMIC_ACQUIRE)) {
+		round = __atomic_load_n(&watch.round, __ATOMIC_ACQUIRE);
 		if (repl_read_file("/proc/self/pgtable_repl", text,
 				   sizeof(text))) {
 			watch.wrong = "the file cannot be read";
@@ -101,10 +103,15 @@ static void *read_status(void *arg)
 		if (!line)
 			continue;
 		watch.building++;
+		/* Perhaps of another change than the line before. */
+		if (__atomic_load_n(&watch.round, __ATOMIC_ACQUIRE) !=
+		    last_round)
+			last = 0;
 		if (sscanf(line, "building: %lu/%lu", &done, &total) != 2 ||
 		    done > total || done < last || total < NR_TABLES)
 			watch.wrong = "the line makes no sense";
 		last = done;
+		last_round = round;
 		if (!strstr(text, "mode:\teager\n"))
 			watch.wrong = "the mode is not what is being set up";
 	}
@@ -125,8 +132,6 @@ TEST_F(large, is_copied_by_threads_with_progress)
 	ASSERT_EQ(0, pthread_create(&reader, NULL, read_status, NULL));
 	ASSERT_EQ(0, pthread_create(&faults, NULL, fault_in, NULL));
 	EXPECT_EQ(0, repl_set_all());
-	__atomic_store_n(&watch.stop, true, __ATOMIC_RELEASE);
-	pthread_join(reader, NULL);
 	pthread_join(faults, NULL);
 
 	EXPECT_EQ(NULL, watch.wrong) TH_LOG("%s", watch.wrong);
@@ -164,12 +169,16 @@ TEST_F(large, is_copied_by_threads_with_progress)
 		ASSERT_EQ(0, madvise(self->later, watch.later_len,
 				     MADV_DONTNEED));
 		ASSERT_EQ(0, pthread_create(&faults, NULL, fault_in, NULL));
+		__atomic_add_fetch(&watch.round, 1, __ATOMIC_RELEASE);
 		EXPECT_EQ(0, repl_set_off());
 		EXPECT_EQ(0, repl_set_all());
 		pthread_join(faults, NULL);
 		EXPECT_EQ(NULL, watch.wrong) TH_LOG("%s", watch.wrong);
 		EXPECT_EQ(0, repl_check(getpid()));
 	}
+	__atomic_store_n(&watch.stop, true, __ATOMIC_RELEASE);
+	pthread_join(reader, NULL);
+	EXPECT_EQ(NULL, watch.wrong) TH_LOG("%s", watch.wrong);
 }
 
 TEST_HARNESS_MAIN
