@@ -48,6 +48,7 @@ static struct pgtable_repl *pgtable_repl_create(struct mm_struct *mm)
 static void repl_set_policy(struct pgtable_repl *repl,
 			    const struct pgtable_repl_policy *policy)
 {
+	VM_WARN_ON_ONCE(repl->to_build);
 	spin_lock(&repl->policy_lock);
 	WRITE_ONCE(repl->lazy, policy->mode == PR_PGTABLE_REPL_LAZY);
 	repl->policy = *policy;

@@ -33,7 +33,9 @@ struct ctl_table;
  * @pass: pass of the repair work that looked at this last
  * @turn: pass of pgtable_repl_for_each() that did
  * @built: tables that the change under way has been at; see build.c
- * @to_build: how many there were when it began; 0: there is none under way
+ * @to_build: how many there were when it began; 0: there is none under way, as
+ *	whenever @policy is written, so a reader under @policy_lock gets both of
+ *	one change
  * @fallbacks: links to a canonical table made for want of local memory
  * @lazy: @policy asks for lazy trees; read without the lock, as a hint
  * @filtered: domains with lazy trees, which TLB shootdowns may leave out

@@ -241,6 +241,8 @@ static void repl_build(struct mm_struct *mm, const nodemask_t *domains)
 	struct repl_builder *self = repl_builder_alloc(&build);
 	unsigned int threads;
 
+	/* Nobody else builds, nor changes the policy: see @to_build. */
+	mmap_assert_write_locked(mm);
 	if (!self) {
 		/* No table is lost, only the domains' roots go without. */
 		pgtable_repl_lacks(repl, pgtable_repl_domain_node(
