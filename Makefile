@@ -10,15 +10,15 @@ setup: ## install the packages that everything below needs
 	@scripts/setup.sh all
 
 .PHONY: kernel kernel-stock kernel-debug
-kernel: ## build Linux with Spindle; prints where the image is
+kernel: ## build Linux with Nearwalk; prints where the image is
 	@scripts/setup.sh kernel
-	@scripts/kernel-build.sh spindle
+	@scripts/kernel-build.sh nearwalk
 
 kernel-stock: ## build the same Linux unmodified, to compare with
 	@scripts/setup.sh kernel
 	@scripts/kernel-build.sh stock
 
-kernel-debug: ## build Spindle's Linux with every check on, and KUnit
+kernel-debug: ## build Nearwalk's Linux with every check on, and KUnit
 	@scripts/setup.sh kernel
 	@scripts/kernel-build.sh debug
 
@@ -41,7 +41,7 @@ selftests: ## build the kernel's selftests for the lab VM
 
 .PHONY: module
 module: ## build the page-table dump and lens modules; KDIR=... for another kernel than the running one
-	@$(MAKE) -s -C module BUILD=$(abspath $(or $(SPINDLE_BUILD),build))/module
+	@$(MAKE) -s -C module BUILD=$(abspath $(or $(NEARWALK_BUILD),build))/module
 
 .PHONY: test
 test: setup ## run every check; ends with "N passed, N failed, N skipped"
@@ -51,12 +51,12 @@ test: setup ## run every check; ends with "N passed, N failed, N skipped"
 test-mm: ## compare the kernel's own mm and KVM tests, stock and ours; MM_TESTS=quick or names, REPL_MODE=4 lazily
 	@scripts/setup.sh mm
 	@scripts/kernel-build.sh stock >/dev/null
-	@scripts/kernel-build.sh spindle >/dev/null
+	@scripts/kernel-build.sh nearwalk >/dev/null
 	@scripts/test-mm.sh $(or $(MM_TESTS),all)
 
 soak: ## servers and stressors while replication changes, on both kernels; DURATION=5m each, KERNELS=debug for one, REPL_MODE=4 lazily
 	@scripts/setup.sh soak
-	@scripts/kernel-build.sh spindle >/dev/null
+	@scripts/kernel-build.sh nearwalk >/dev/null
 	@scripts/kernel-build.sh debug >/dev/null
 	@scripts/selftests.sh >/dev/null
 	@scripts/soak.sh $(or $(DURATION),5m) $(KERNELS)
@@ -78,8 +78,8 @@ bench-hydra: ## count TLB interrupts, table pages, faults and instructions: stoc
 
 .PHONY: bench-lens
 bench-lens: ## how fast the timing model is; CHAMPSIM=path of its binary compares
-	@cargo build --release --locked --quiet -p spindle
-	@$${CARGO_TARGET_DIR:-target}/release/spindle lens bench $(if $(CHAMPSIM),--champsim "$(CHAMPSIM)")
+	@cargo build --release --locked --quiet -p nearwalk
+	@$${CARGO_TARGET_DIR:-target}/release/nearwalk lens bench $(if $(CHAMPSIM),--champsim "$(CHAMPSIM)")
 
 .PHONY: bench-plugin
 bench-plugin: ## how much the lens slows a random-access loop in the lab VM

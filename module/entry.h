@@ -7,8 +7,8 @@
  * do not.  (Xen PV guests, whose entries hold machine frames, are refused
  * when the module is loaded.)
  */
-#ifndef SPINDLE_PTDUMP_ENTRY_H
-#define SPINDLE_PTDUMP_ENTRY_H
+#ifndef NEARWALK_PTDUMP_ENTRY_H
+#define NEARWALK_PTDUMP_ENTRY_H
 
 #include <linux/mm.h>
 #include <linux/swap.h>
@@ -102,4 +102,4 @@ static inline unsigned int ptdump_entry_swap_kind(u64 val)
 	return PTDUMP_KIND_OTHER;
 }
 
-#endif /* SPINDLE_PTDUMP_ENTRY_H */
+#endif /* NEARWALK_PTDUMP_ENTRY_H */

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Tells Spindle's QEMU plugin when a process runs, and through which page
+ * Tells Nearwalk's QEMU plugin when a process runs, and through which page
  * tables. Works on stock kernels; needs only tracepoints that they have.
  *
- *	insmod spindle_lens.ko session=SID
+ *	insmod nearwalk_lens.ko session=SID
  *
  * The processes of session SID are the ones that count. Each note is a struct
  * lens_note in this CPU's memory, and is delivered by a NOP that no compiler
@@ -28,7 +28,7 @@ enum {
 	LENS_EXIT = 3,		/* the session's leader has ended */
 };
 
-/* Read by crates/spindle-plugin, src/lens.rs. */
+/* Read by crates/nearwalk-plugin, src/lens.rs. */
 struct lens_note {
 	u64 kind;
 	u64 root;		/* physical address of the table in CR3 */
@@ -187,5 +187,5 @@ static void __exit lens_exit(void)
 
 module_init(lens_init);
 module_exit(lens_exit);
-MODULE_DESCRIPTION("Tells Spindle's QEMU plugin what runs where");
+MODULE_DESCRIPTION("Tells Nearwalk's QEMU plugin what runs where");
 MODULE_LICENSE("GPL");

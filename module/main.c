@@ -365,5 +365,5 @@ module_init(ptdump_init);
 module_exit(ptdump_exit);
 
 MODULE_DESCRIPTION("Hands out the page tables of a process");
-MODULE_AUTHOR("The Spindle authors");
+MODULE_AUTHOR("The Nearwalk authors");
 MODULE_LICENSE("GPL");

@@ -4,8 +4,8 @@
  * next and reads it under the right locks, entry.h knows the bits of an x86
  * entry, encode.c writes records.
  */
-#ifndef SPINDLE_PTDUMP_H
-#define SPINDLE_PTDUMP_H
+#ifndef NEARWALK_PTDUMP_H
+#define NEARWALK_PTDUMP_H
 
 #include <linux/mm.h>
 #include <linux/mm_types.h>
@@ -93,4 +93,4 @@ void ptdump_put_end(struct ptdump_buf *buf, unsigned int status, u64 tables,
 void ptdump_put_table(struct ptdump_buf *buf, const struct ptdump_table *table,
 		      struct mm_struct *mm);
 
-#endif /* SPINDLE_PTDUMP_H */
+#endif /* NEARWALK_PTDUMP_H */

@@ -2,16 +2,16 @@
 /*
  * The page-table dump: device interface and stream format.
  *
- * This header is the definition; the crate spindle-dump mirrors it in
+ * This header is the definition; the crate nearwalk-dump mirrors it in
  * src/format.rs.  Change both together, and the version with them.
  *
  * Device
  * ======
- * /dev/spindle_ptdump, mode 0600.  Opening it and starting a snapshot need
+ * /dev/nearwalk_ptdump, mode 0600.  Opening it and starting a snapshot need
  * CAP_SYS_ADMIN in the initial user namespace, because the stream names
  * physical frames.
  *
- *	fd = open("/dev/spindle_ptdump", O_RDONLY);
+ *	fd = open("/dev/nearwalk_ptdump", O_RDONLY);
  *	ioctl(fd, PTDUMP_IOC_VERSION, &version);
  *	ioctl(fd, PTDUMP_IOC_SNAPSHOT, &request);	(names the process)
  *	read(fd, ...) until it returns 0
@@ -116,13 +116,13 @@
  * about 5 bytes an entry when frames are scattered, never more than
  * header.max_payload.
  */
-#ifndef SPINDLE_PTDUMP_FORMAT_H
-#define SPINDLE_PTDUMP_FORMAT_H
+#ifndef NEARWALK_PTDUMP_FORMAT_H
+#define NEARWALK_PTDUMP_FORMAT_H
 
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
-#define PTDUMP_DEVICE		"spindle_ptdump"
+#define PTDUMP_DEVICE		"nearwalk_ptdump"
 
 #define PTDUMP_MAJOR		1
 #define PTDUMP_MINOR		0
@@ -231,4 +231,4 @@ struct ptdump_request {
 #define PTDUMP_IOC_VERSION	_IOR(PTDUMP_IOC_MAGIC, 0, struct ptdump_version)
 #define PTDUMP_IOC_SNAPSHOT	_IOW(PTDUMP_IOC_MAGIC, 1, struct ptdump_request)
 
-#endif /* SPINDLE_PTDUMP_FORMAT_H */
+#endif /* NEARWALK_PTDUMP_FORMAT_H */

@@ -18,9 +18,9 @@ nodes=("${@:-4}")
 for number in "${nodes[@]}"; do
 	[[ $number =~ ^([2-9]|1[0-6])$ ]] || die "nodes '$number'; allowed: 2 to 16"
 done
-spindle=${CARGO_TARGET_DIR:-$ROOT/target}/debug/spindle
+nearwalk=${CARGO_TARGET_DIR:-$ROOT/target}/debug/nearwalk
 cargo build --locked --quiet
-[ -n "${KERNEL:-}" ] || scripts/kernel-build.sh spindle >/dev/null
+[ -n "${KERNEL:-}" ] || scripts/kernel-build.sh nearwalk >/dev/null
 [ -n "${STOCK_KERNEL:-}" ] || scripts/kernel-build.sh stock >/dev/null
 tcmalloc=/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4
 [ -f "$tcmalloc" ] || die "no $tcmalloc; scripts/setup.sh bench installs it"
@@ -47,7 +47,7 @@ measure() {
 	# is room for all of the traversal, its tables included.
 	for ((i = 1; i < number; i++)); do machine+=(--node 'cpus=1,memory=512M'); done
 	run() {
-		"$spindle" lab run --kernel "$kernel" "${machine[@]}" --timeout 3600 \
+		"$nearwalk" lab run --kernel "$kernel" "${machine[@]}" --timeout 3600 \
 			--sysctl kernel.numa_balancing=0 "$@" |
 			sed -n "s/^[a-z_]* [a-z0-9_]* [0-9]*\$/$number $column &/p" >>"$lines"
 	}

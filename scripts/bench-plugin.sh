@@ -16,11 +16,11 @@ if ! [[ $mib =~ ^[1-9][0-9]{0,3}$ ]] || [ "$mib" -gt 1024 ]; then
 	die "MIB '$mib'; allowed: 1 to 1024"
 fi
 [[ $rounds =~ ^[1-9][0-9]?$ ]] || die "ROUNDS '$rounds'; allowed: 1 to 99"
-spindle=${CARGO_TARGET_DIR:-$ROOT/target}/release/spindle
-say "building the spindle command and its plugin"
+nearwalk=${CARGO_TARGET_DIR:-$ROOT/target}/release/nearwalk
+say "building the nearwalk command and its plugin"
 cargo build --release --locked --quiet
-scripts/kernel-build.sh spindle >/dev/null
-make -s -C module KDIR="$BUILD/kernel-spindle" BUILD="$BUILD/module" >/dev/null
+scripts/kernel-build.sh nearwalk >/dev/null
+make -s -C module KDIR="$BUILD/kernel-nearwalk" BUILD="$BUILD/module" >/dev/null
 mkdir -p "$BUILD/bench"
 gups=$BUILD/bench/gups
 cc -O2 -static -o "$gups" lab/bench/gups.c
@@ -29,7 +29,7 @@ cc -O2 -static -o "$gups" lab/bench/gups.c
 cpu() {
 	local updates=$1 TIMEFORMAT='%U %S' user sys
 	shift
-	{ time "$spindle" lab run --kernel ours --accel tcg --nodes 4 --cpus 4 --memory 2G "$@" -- \
+	{ time "$nearwalk" lab run --kernel ours --accel tcg --nodes 4 --cpus 4 --memory 2G "$@" -- \
 		"$gups" "$mib" "$updates" >/dev/null 2>&1; } 2>"$BUILD/bench/plugin.time"
 	read -r user sys <"$BUILD/bench/plugin.time"
 	awk -v u="$user" -v s="$sys" 'BEGIN { print u + s }'

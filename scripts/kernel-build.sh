@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Builds a kernel: kernel-build.sh spindle|stock|debug. Prints the path of the
+# Builds a kernel: kernel-build.sh nearwalk|stock|debug. Prints the path of the
 # image, alone, on standard output.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
@@ -9,13 +9,13 @@ set -euo pipefail
 which=${1:-}
 fragments=("$ROOT/kernel/config/lab.config")
 case $which in
-spindle) tree=spindle version=-spindle ;;
+nearwalk) tree=nearwalk version=-nearwalk ;;
 stock) tree=stock version=-stock ;;
 debug)
-	tree=spindle version=-spindle-debug
+	tree=nearwalk version=-nearwalk-debug
 	fragments+=("$ROOT/kernel/config/debug.config")
 	;;
-*) die "unknown kernel '$which'; allowed: spindle, stock, debug" ;;
+*) die "unknown kernel '$which'; allowed: nearwalk, stock, debug" ;;
 esac
 
 "$ROOT/scripts/kernel-prepare.sh" "$tree"
@@ -32,7 +32,7 @@ flock -n 8 || {
 # The same input gives the same image, and hits the compiler cache wherever
 # the checkout lies.
 export KBUILD_BUILD_TIMESTAMP='Thu Jan  1 00:00:00 UTC 1970'
-export KBUILD_BUILD_USER=spindle KBUILD_BUILD_HOST=lab KBUILD_BUILD_VERSION=1
+export KBUILD_BUILD_USER=nearwalk KBUILD_BUILD_HOST=lab KBUILD_BUILD_VERSION=1
 export CCACHE_BASEDIR=$BUILD CCACHE_NOHASHDIR=1
 make=(make -C "$source" O="$out" LOCALVERSION="$version" CC='ccache gcc' HOSTCC='ccache gcc')
 

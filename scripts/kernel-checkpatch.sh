@@ -6,8 +6,8 @@ set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-"$ROOT/scripts/kernel-prepare.sh" spindle
-tree=$BUILD/linux-spindle
+"$ROOT/scripts/kernel-prepare.sh" nearwalk
+tree=$BUILD/linux-nearwalk
 # The overlay brings its own MAINTAINERS entry or none; the patches are not
 # mailed from here, so they carry no sign-off. VOLATILE does not know
 # asm_inline volatile, which the kernel itself writes.

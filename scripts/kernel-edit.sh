@@ -19,19 +19,19 @@ base="Linux $(kernel_version "$stock")"
 # the person's own may reach what is exported.
 git() {
 	GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_SYSTEM=/dev/null \
-		GIT_COMMITTER_NAME=spindle GIT_COMMITTER_EMAIL=spindle@localhost \
+		GIT_COMMITTER_NAME=nearwalk GIT_COMMITTER_EMAIL=nearwalk@localhost \
 		command git -C "$edit" -c gc.auto=0 "$@"
 }
 
-if [ -d "$edit/.git" ] && [ -f "$edit/.git/spindle-ready" ] &&
-	[ "$(cat "$edit/.git/spindle-ready")" = "$(cat "$stock.source")" ]; then
+if [ -d "$edit/.git" ] && [ -f "$edit/.git/nearwalk-ready" ] &&
+	[ "$(cat "$edit/.git/nearwalk-ready")" = "$(cat "$stock.source")" ]; then
 	[ -z "$(git status --porcelain)" ] ||
 		die "$edit has changes that are not committed; commit or drop them first"
 	[ "$(git rev-parse HEAD)" = "$(git rev-parse imported)" ] ||
 		die "$edit has commits that were not exported; run 'make kernel-export', or 'git reset --hard imported' there to drop them"
 	git reset -q --hard stock
 else
-	[ ! -f "$edit/.git/spindle-ready" ] || {
+	[ ! -f "$edit/.git/nearwalk-ready" ] || {
 		[ -z "$(git status --porcelain)" ] &&
 			[ "$(git rev-parse HEAD)" = "$(git rev-parse imported)" ]
 	} || die "$edit holds unexported work on another kernel version; export or remove it"
@@ -39,12 +39,12 @@ else
 	rm -rf "$edit"
 	mkdir "$edit"
 	cp -a --reflink=auto "$stock/." "$edit/"
-	command git -C "$edit" init -q -b spindle
+	command git -C "$edit" init -q -b nearwalk
 	git config core.fileMode true
 	git add -A -f
-	GIT_AUTHOR_NAME=spindle GIT_AUTHOR_EMAIL=spindle@localhost git commit -q -m "$base, unmodified"
+	GIT_AUTHOR_NAME=nearwalk GIT_AUTHOR_EMAIL=nearwalk@localhost git commit -q -m "$base, unmodified"
 	git tag stock
-	cp "$stock.source" "$edit/.git/spindle-ready"
+	cp "$stock.source" "$edit/.git/nearwalk-ready"
 fi
 
 while IFS= read -r file; do
@@ -53,12 +53,12 @@ while IFS= read -r file; do
 	cp --preserve=mode "$ROOT/kernel/overlay/$file" "$edit/$file"
 done < <(overlay_list)
 git add -A -f
-GIT_AUTHOR_NAME=spindle GIT_AUTHOR_EMAIL=spindle@localhost \
+GIT_AUTHOR_NAME=nearwalk GIT_AUTHOR_EMAIL=nearwalk@localhost \
 	git commit -q --allow-empty -m "overlay: the new files"
 git tag -f overlay >/dev/null
 
-info=$edit/.git/spindle-info
-message=$edit/.git/spindle-message
+info=$edit/.git/nearwalk-info
+message=$edit/.git/nearwalk-message
 field() { sed -nE "s/^$1: //p" "$info"; }
 while IFS= read -r patch; do
 	command git mailinfo "$message" /dev/null <"$patch" >"$info"

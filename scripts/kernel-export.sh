@@ -17,7 +17,7 @@ git() {
 		command git -C "$edit" "$@"
 }
 
-[ -f "$edit/.git/spindle-ready" ] || die "there is no $edit; run 'make kernel-edit' first"
+[ -f "$edit/.git/nearwalk-ready" ] || die "there is no $edit; run 'make kernel-edit' first"
 [ -z "$(git status --porcelain)" ] || {
 	git status --short >&2
 	die "$edit has changes that are not committed"

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Prepares the kernel trees under build/: linux-stock, unpacked and never
-# changed, and linux-spindle, which is that plus kernel/overlay and
+# changed, and linux-nearwalk, which is that plus kernel/overlay and
 # kernel/patches. Only files whose content changes are written, so a build
-# after a one-line change compiles little. Usage: kernel-prepare.sh stock|spindle
+# after a one-line change compiles little. Usage: kernel-prepare.sh stock|nearwalk
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -12,13 +12,13 @@ set -euo pipefail
 
 which=${1:-}
 case $which in
-stock | spindle) ;;
-*) die "unknown tree '$which'; allowed: stock, spindle" ;;
+stock | nearwalk) ;;
+*) die "unknown tree '$which'; allowed: stock, nearwalk" ;;
 esac
 
 stock=$BUILD/linux-stock
-spindle=$BUILD/linux-spindle
-manifest=$BUILD/linux-spindle.files
+nearwalk=$BUILD/linux-nearwalk
+manifest=$BUILD/linux-nearwalk.files
 
 mkdir -p "$BUILD"
 exec 9>"$BUILD/.prepare.lock"
@@ -47,25 +47,25 @@ if [ "$(cat "$stock.source" 2>/dev/null)" != "$identity" ]; then
 	fi
 	printf '%s\n' "$identity" >"$stock.source"
 fi
-[ "$which" = spindle ] || exit 0
+[ "$which" = nearwalk ] || exit 0
 
-# --- linux-spindle ---
-if [ "$(cat "$spindle.base" 2>/dev/null)" != "$identity" ]; then
-	if [ -d "$spindle" ]; then
-		rsync -rlp --checksum --delete "$stock/" "$spindle/"
+# --- linux-nearwalk ---
+if [ "$(cat "$nearwalk.base" 2>/dev/null)" != "$identity" ]; then
+	if [ -d "$nearwalk" ]; then
+		rsync -rlp --checksum --delete "$stock/" "$nearwalk/"
 	else
-		say "copying linux-stock to linux-spindle"
-		rm -rf "$spindle.new"
-		mkdir "$spindle.new"
-		cp -a --reflink=auto "$stock/." "$spindle.new/"
-		mv "$spindle.new" "$spindle"
+		say "copying linux-stock to linux-nearwalk"
+		rm -rf "$nearwalk.new"
+		mkdir "$nearwalk.new"
+		cp -a --reflink=auto "$stock/." "$nearwalk.new/"
+		mv "$nearwalk.new" "$nearwalk"
 	fi
 	: >"$manifest"
-	printf '%s\n' "$identity" >"$spindle.base"
+	printf '%s\n' "$identity" >"$nearwalk.base"
 fi
 
 # Everything that will differ from stock is made in a scratch tree first: if a
-# patch does not apply, linux-spindle stays as it was.
+# patch does not apply, linux-nearwalk stays as it was.
 scratch=$(mktemp -d "$BUILD/prepare.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 mapfile -t patches < <(patch_list)
@@ -91,18 +91,18 @@ done
 changed=0
 (cd "$scratch" && find . -type f -printf '%P\n') | LC_ALL=C sort >"$manifest.new"
 while IFS= read -r file; do
-	! in_place "$scratch/$file" "$spindle/$file" || changed=$((changed + 1))
+	! in_place "$scratch/$file" "$nearwalk/$file" || changed=$((changed + 1))
 done <"$manifest.new"
 # No longer different from stock: take it back, with a new time stamp, since
 # objects may have been built from the changed file since.
 while IFS= read -r file; do
 	if [ -f "$stock/$file" ]; then
-		! in_place "$stock/$file" "$spindle/$file" || changed=$((changed + 1))
+		! in_place "$stock/$file" "$nearwalk/$file" || changed=$((changed + 1))
 	else
-		rm -f "$spindle/$file"
-		(cd "$spindle" && rmdir -p --ignore-fail-on-non-empty "$(dirname "$file")") 2>/dev/null || true
+		rm -f "$nearwalk/$file"
+		(cd "$nearwalk" && rmdir -p --ignore-fail-on-non-empty "$(dirname "$file")") 2>/dev/null || true
 		changed=$((changed + 1))
 	fi
 done < <(LC_ALL=C comm -23 "$manifest" "$manifest.new")
 mv "$manifest.new" "$manifest"
-say "linux-spindle: Linux $(kernel_version "$spindle"), ${#patches[@]} patches, $(overlay_list | wc -l) overlay files; $changed files changed"
+say "linux-nearwalk: Linux $(kernel_version "$nearwalk"), ${#patches[@]} patches, $(overlay_list | wc -l) overlay files; $changed files changed"

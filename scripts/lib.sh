@@ -3,14 +3,14 @@
 # Shared by the scripts beside it; sourced, never run.
 #
 # Environment:
-#   SPINDLE_BUILD   where everything generated goes (default: build/)
+#   NEARWALK_BUILD   where everything generated goes (default: build/)
 #   LINUX_SOURCE    Linux source archive (default: the newest
 #                   /usr/src/linux-source-6.12.tar.xz that Debian installs)
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # Absolute also for what the scripts start: cargo runs tests elsewhere.
-BUILD=$(realpath -m -- "${SPINDLE_BUILD:-$ROOT/build}")
-export SPINDLE_BUILD=$BUILD
+BUILD=$(realpath -m -- "${NEARWALK_BUILD:-$ROOT/build}")
+export NEARWALK_BUILD=$BUILD
 LINUX_SOURCE=${LINUX_SOURCE:-/usr/src/linux-source-6.12.tar.xz}
 # shellcheck disable=SC2034 # for the scripts that source this file
 JOBS=$(($(nproc) + 1))
@@ -49,8 +49,8 @@ in_place() {
 		return 1
 	fi
 	mkdir -p "$(dirname "$2")"
-	cp --preserve=mode "$1" "$2.spindle-new"
-	mv -f "$2.spindle-new" "$2"
+	cp --preserve=mode "$1" "$2.nearwalk-new"
+	mv -f "$2.nearwalk-new" "$2"
 }
 
 # Patches in the order in which they apply.

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Builds the kernel's selftests for Spindle on the host, against the headers of
+# Builds the kernel's selftests for Nearwalk on the host, against the headers of
 # the prepared tree, and installs them in build/selftests, from where the lab
 # VM runs them. Usage: selftests.sh [TARGET...], by default pgtable_repl
 set -euo pipefail
@@ -8,8 +8,8 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 targets=${*:-pgtable_repl}
-"$ROOT/scripts/kernel-prepare.sh" spindle
-tree=$BUILD/linux-spindle
+"$ROOT/scripts/kernel-prepare.sh" nearwalk
+tree=$BUILD/linux-nearwalk
 objects=$BUILD/selftests-objects
 log=$BUILD/selftests.log
 mkdir -p "$objects"

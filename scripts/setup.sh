@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Installs the Debian packages that building and running Spindle needs: only
+# Installs the Debian packages that building and running Nearwalk needs: only
 # what is missing, without questions. Usage: setup.sh [kernel|lab|demo|bench|mm|soak|all]
 set -euo pipefail
 # shellcheck source=scripts/lib.sh

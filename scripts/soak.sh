@@ -34,7 +34,7 @@ for kernel in "${kernels[@]}"; do
 	esac
 done
 
-spindle=${CARGO_TARGET_DIR:-$ROOT/target}/debug/spindle
+nearwalk=${CARGO_TARGET_DIR:-$ROOT/target}/debug/nearwalk
 logs=$BUILD/soak
 mkdir -p "$logs/classes"
 cargo build --locked --quiet
@@ -50,7 +50,7 @@ for kernel in "${kernels[@]}"; do
 	status=0
 	# Set-up, and waiting for the last programs, under emulation on a busy
 	# host: a hang detector, nothing else.
-	"$spindle" lab run --kernel "$kernel" --log "$logs/$kernel-$kind.console" --timeout $((seconds * 3 + 3600)) \
+	"$nearwalk" lab run --kernel "$kernel" --log "$logs/$kernel-$kind.console" --timeout $((seconds * 3 + 3600)) \
 		"${append[@]}" -- "$ROOT/lab/soak/run.sh" "$seconds" "$logs/classes" \
 		"$BUILD/selftests/pgtable_repl/race" "$kind" |
 		tee "$logs/$kernel-$kind.log" || status=$?

@@ -16,7 +16,7 @@ read -ra modes <<<"${REPL_MODE:-3}"
 for mode in "${modes[@]}"; do
 	[[ $mode = [0-4] ]] || die "REPL_MODE '$mode'; allowed: 0 to 4, as vm.pgtable_repl_mode"
 done
-spindle=${CARGO_TARGET_DIR:-$ROOT/target}/debug/spindle
+nearwalk=${CARGO_TARGET_DIR:-$ROOT/target}/debug/nearwalk
 shadow=$BUILD/selftests-mm-tree
 objects=$BUILD/selftests-mm-objects
 installed=$BUILD/selftests-mm
@@ -71,7 +71,7 @@ run_on() {
 	mkdir -p "$logs/$name"
 	say "running ${#tests[@]} tests: $name"
 	# Every test has a limit of its own; this one is for a guest that loses one.
-	"$spindle" lab run --kernel "$kernel" --nodes 4 --cpus 4 --memory 4G \
+	"$nearwalk" lab run --kernel "$kernel" --nodes 4 --cpus 4 --memory 4G \
 		--cpu-model EPYC,+svm,+npt,+pku --share "$logs/$name" --log "$logs/$name.console" \
 		--timeout "$limit" "$@" -- \
 		"$ROOT/lab/mm/run.sh" "$ROOT/$list" "$installed" "$logs/$name" "${tests[@]}" >&2 || status=$?

@@ -22,10 +22,10 @@ on_demand=(vm-plugin)
 # side by side if there are CPUs for it.
 side_by_side=(vm-debug vm-isolated vm-release vm-lazy vm-domains vm-memory soak mm kunit)
 logs=$BUILD/test
-spindle=${CARGO_TARGET_DIR:-$ROOT/target}/debug/spindle
+nearwalk=${CARGO_TARGET_DIR:-$ROOT/target}/debug/nearwalk
 passed=0 failed=0 skipped=0
 # What says why, in the logs of cargo, of selftests and of the lab.
-failure_lines='panicked at|^error|^# *(not ok|FAIL)|^not ok|spindle: error|^  DIFFERS|\] FAIL:'
+failure_lines='panicked at|^error|^# *(not ok|FAIL)|^not ok|nearwalk: error|^  DIFFERS|\] FAIL:'
 
 count() { passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3)); }
 
@@ -93,7 +93,7 @@ stage_library() {
 
 stage_checkpatch() { scripts/kernel-checkpatch.sh; }
 
-stage_kernel() { scripts/kernel-build.sh spindle; }
+stage_kernel() { scripts/kernel-build.sh nearwalk; }
 
 stage_kernel-debug() { scripts/kernel-build.sh debug; }
 
@@ -105,7 +105,7 @@ stage_module() {
 		return 77
 	}
 	local kernel
-	for kernel in spindle debug; do
+	for kernel in nearwalk debug; do
 		make -C module KDIR="$BUILD/kernel-$kernel" BUILD="$BUILD/module" || return
 	done
 	echo "counts: 2 0 0"
@@ -113,20 +113,20 @@ stage_module() {
 
 stage_lab() {
 	local status=0
-	SPINDLE_TEST_KERNEL=ours cargo test -p spindle-lab --features vm-tests --locked \
+	NEARWALK_TEST_KERNEL=ours cargo test -p nearwalk-lab --features vm-tests --locked \
 		--test vm -- --test-threads=2 || status=$?
 	cargo_counts "$logs/lab.log"
 	return $status
 }
 
-# The QEMU plugin: the lens and the counts of spindle bench, in short-lived VMs.
+# The QEMU plugin: the lens and the counts of nearwalk bench, in short-lived VMs.
 stage_vm-plugin() {
 	local status=0 only=()
 	# What compares kernels needs the stock one, which is built on demand.
 	[ -e "$BUILD/kernel-stock/arch/x86/boot/bzImage" ] || only=(--skip copies_show_as_stores)
-	SPINDLE_TEST_KERNEL=ours cargo test -p spindle-lab --features vm-tests --locked \
+	NEARWALK_TEST_KERNEL=ours cargo test -p nearwalk-lab --features vm-tests --locked \
 		--test lens || status=$?
-	cargo test -p spindle-bench --features vm-tests --locked --test vm -- "${only[@]}" || status=$?
+	cargo test -p nearwalk-bench --features vm-tests --locked --test vm -- "${only[@]}" || status=$?
 	cargo_counts "$logs/vm-plugin.log"
 	return $status
 }
@@ -146,7 +146,7 @@ selftests_in_vm() {
 	[ "$name" != vm-domains ] || cpus=1
 	[ "$name" != kunit ] || before=(sh -c 'cat /sys/kernel/debug/kunit/*/results && exec "$@"' kunit)
 	# The default CPU, and protection keys.
-	"$spindle" lab run --kernel "$kernel" --timeout "$limit" --log "$logs/$name.console" \
+	"$nearwalk" lab run --kernel "$kernel" --timeout "$limit" --log "$logs/$name.console" \
 		--cpu-model EPYC,+svm,+npt,+pku "${options[@]}" -- \
 		"${before[@]}" env PGTABLE_REPL_TEST_LAZY=$lazy PGTABLE_REPL_TEST_CPUS=$cpus \
 		"$BUILD/selftests/run_kselftest.sh" -o "$limit" "$@" || status=$?
@@ -266,7 +266,7 @@ finish_one() {
 }
 
 mkdir -p "$logs"
-say "building the spindle command"
+say "building the nearwalk command"
 cargo build --locked --quiet
 declare -A running=()
 # Each is a process group, which a terminal's interrupt does not reach.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Between guard.c and whoever started the program, in shared memory. */
-#ifndef SPINDLE_GUARD_H
-#define SPINDLE_GUARD_H
+#ifndef NEARWALK_GUARD_H
+#define NEARWALK_GUARD_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -41,14 +41,14 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	start = now();
-	spindle_mark_begin();
+	nearwalk_mark_begin();
 	for (i = 0; i < updates; i++) {
 		seed ^= seed << 13;
 		seed ^= seed >> 7;
 		seed ^= seed << 17;
 		table[seed % words] ^= seed;
 	}
-	spindle_mark_end();
+	nearwalk_mark_end();
 	end = now();
 	printf("%.1f ns an update\n", (end - start) * 1e9 / updates);
 	return 0;

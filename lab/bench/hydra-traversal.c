@@ -6,7 +6,7 @@
  * is as little as there can be to set the faults against.
  *
  * Instructions are differences of the time-stamp counter: in a VM whose clock
- * counts instructions (spindle lab run --icount) they are what the name says.
+ * counts instructions (nearwalk lab run --icount) they are what the name says.
  */
 #include <stdint.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* What the scenarios of hydra share. */
-#ifndef SPINDLE_HYDRA_H
-#define SPINDLE_HYDRA_H
+#ifndef NEARWALK_HYDRA_H
+#define NEARWALK_HYDRA_H
 
 #include <stdbool.h>
 #include <stddef.h>

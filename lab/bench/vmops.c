@@ -87,7 +87,7 @@ void fail(const char *fmt, ...)
 
 void measure_begin(void)
 {
-	spindle_mark_begin();
+	nearwalk_mark_begin();
 	begun = __rdtsc();
 }
 
@@ -95,7 +95,7 @@ void measure_end(enum op op, unsigned long count)
 {
 	unsigned long long ticks = __rdtsc() - begun;
 
-	spindle_mark_end();
+	nearwalk_mark_end();
 	sections++;
 	if (warming || !wanted[op] || results[op].rounds == MAX_ROUNDS)
 		return;
@@ -113,7 +113,7 @@ static void calibrate(void)
 	for (i = 0; i < 100; i++) {
 		measure_begin();
 		ticks = __rdtsc() - begun;
-		spindle_mark_end();
+		nearwalk_mark_end();
 		sections++;
 		if (ticks < bracket)
 			bracket = ticks;
@@ -338,7 +338,7 @@ int main(int argc, char **argv)
 		replicate(nodes, lazy);
 	else
 		check_off();
-	spindle_mark_program();
+	nearwalk_mark_program();
 	calibrate();
 	for (i = 0; i < sizeof(plan) / sizeof(plan[0]); i++) {
 		if (!any(plan[i].first, plan[i].last))

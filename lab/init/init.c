@@ -27,7 +27,7 @@ static void kmsg(const char *fmt, va_list ap)
 	int fd, len;
 
 	/* Level 1 reaches the console whatever `quiet` or `loglevel` say. */
-	len = snprintf(line, sizeof(line), "<1>spindle-lab: ");
+	len = snprintf(line, sizeof(line), "<1>nearwalk-lab: ");
 	len += vsnprintf(line + len, sizeof(line) - len, fmt, ap);
 	if (len >= (int)sizeof(line))
 		len = sizeof(line) - 1;

@@ -4,8 +4,8 @@
  * initial RAM file system, beside the file that describes its job; everything
  * else comes from the host over 9p.
  */
-#ifndef SPINDLE_LAB_INIT_H
-#define SPINDLE_LAB_INIT_H
+#ifndef NEARWALK_LAB_INIT_H
+#define NEARWALK_LAB_INIT_H
 
 #include <stdbool.h>
 #include <stddef.h>

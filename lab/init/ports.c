@@ -19,10 +19,10 @@ static const struct {
 	const char *name;
 	int flags;
 } ports[NR_PORTS] = {
-	[PORT_CTL] = { "spindle.ctl", O_RDWR },
-	[PORT_STDIN] = { "spindle.stdin", O_RDONLY },
-	[PORT_STDOUT] = { "spindle.stdout", O_WRONLY },
-	[PORT_STDERR] = { "spindle.stderr", O_WRONLY },
+	[PORT_CTL] = { "nearwalk.ctl", O_RDWR },
+	[PORT_STDIN] = { "nearwalk.stdin", O_RDONLY },
+	[PORT_STDOUT] = { "nearwalk.stdout", O_WRONLY },
+	[PORT_STDERR] = { "nearwalk.stderr", O_WRONLY },
 };
 
 static void try_port(const char *device)

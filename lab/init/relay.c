@@ -151,12 +151,12 @@ static void __attribute__((noreturn)) exec_command(const struct job *job, int in
 	dup2(err, 2);
 	environ = job->envp;
 	if (chdir(job->cwd) < 0) {
-		dprintf(2, "spindle lab: no directory %s in the guest: %s\n", job->cwd,
+		dprintf(2, "nearwalk lab: no directory %s in the guest: %s\n", job->cwd,
 			strerror(errno));
 		_exit(126);
 	}
 	execvp(job->argv[0], job->argv);
-	dprintf(2, "spindle lab: cannot run '%s' in the guest: %s\n", job->argv[0],
+	dprintf(2, "nearwalk lab: cannot run '%s' in the guest: %s\n", job->argv[0],
 		strerror(errno));
 	_exit(errno == ENOENT ? 127 : 126);
 }

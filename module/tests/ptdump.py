@@ -15,13 +15,13 @@ import tempfile
 import threading
 import types
 
-DEVICE = "/dev/spindle_ptdump"
-MODULE = "spindle_ptdump"
+DEVICE = "/dev/nearwalk_ptdump"
+MODULE = "nearwalk_ptdump"
 IOC_VERSION = 2 << 30 | 8 << 16 | 0xD9 << 8
 IOC_SNAPSHOT = 1 << 30 | 8 << 16 | 0xD9 << 8 | 1
 PAGE_KB = 4
 
-# Paths that the tests are called with: spindle, workload, module (or None).
+# Paths that the tests are called with: nearwalk, workload, module (or None).
 PROGRAMS = types.SimpleNamespace()
 
 
@@ -68,7 +68,7 @@ def workload(*args):
 
 
 def dump(pid, *args):
-    command = [PROGRAMS.spindle, "dump", "--json", *args]
+    command = [PROGRAMS.nearwalk, "dump", "--json", *args]
     if pid is not None:
         command.append(str(pid))
     result = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -88,7 +88,7 @@ def read_all(fd, size=1 << 16):
 
 
 def parse(stream):
-    """What spindle makes of a stream that was read here."""
+    """What nearwalk makes of a stream that was read here."""
     with tempfile.NamedTemporaryFile() as file:
         file.write(stream)
         file.flush()
@@ -96,18 +96,18 @@ def parse(stream):
 
 
 def saved(pid):
-    """A snapshot as spindle saves it."""
+    """A snapshot as nearwalk saves it."""
     with tempfile.NamedTemporaryFile() as file:
         dump(pid, "--raw", file.name)
         return file.read()
 
 
 def compare(*streams):
-    """What spindle makes of snapshots that follow each other."""
+    """What nearwalk makes of snapshots that follow each other."""
     with tempfile.NamedTemporaryFile() as file:
         file.write(b"".join(streams))
         file.flush()
-        command = [PROGRAMS.spindle, "dump", "--json", "--from", file.name]
+        command = [PROGRAMS.nearwalk, "dump", "--json", "--from", file.name]
         result = subprocess.run(command, capture_output=True, text=True,
                                 check=True)
     return [json.loads(line) for line in result.stdout.splitlines()]
@@ -296,7 +296,7 @@ def free_kb():
 
 
 def load():
-    """Has spindle load the module, if it is not loaded."""
+    """Has nearwalk load the module, if it is not loaded."""
     how = ["--module", PROGRAMS.module] if PROGRAMS.module else []
     dump(os.getpid(), *how)
 

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Tests of the dump module on a running kernel; needs root and /proc.
 
-    test_ptdump.py SPINDLE WORKLOAD [MODULE]
+    test_ptdump.py NEARWALK WORKLOAD [MODULE]
 
-SPINDLE is the spindle program, WORKLOAD the built workload.c, MODULE the
+NEARWALK is the nearwalk program, WORKLOAD the built workload.c, MODULE the
 module to load if it is not loaded. Prints a line for each test, as TAP; fails
 when one of them does. Tests whose means are missing say so and are skipped;
 an unused zram device is made swap space.
@@ -122,7 +122,7 @@ def test_migrated_pages():
         assert moves["size"] == 4096
         mine = moves["matrix"][source][target]
         assert mine == moves["migrated"] >= 32 * 256 // len(nodes)
-        # Page tables stay where they are: that is what Spindle is for.
+        # Page tables stay where they are: that is what Nearwalk is for.
         assert second["changes"]["table_moves"]["migrated"] == 0
         assert not second["changes"]["tables"]
         counts = [dumped_pages(s)[target] for s in (first, second)]
@@ -302,6 +302,6 @@ def main():
 if __name__ == "__main__":
     if len(sys.argv) not in (3, 4):
         sys.exit(__doc__)
-    PROGRAMS.spindle, PROGRAMS.workload, PROGRAMS.module = \
+    PROGRAMS.nearwalk, PROGRAMS.workload, PROGRAMS.module = \
         (*sys.argv[1:], None)[:3]
     sys.exit(main())

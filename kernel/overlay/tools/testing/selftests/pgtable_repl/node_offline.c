@@ -3,7 +3,7 @@
  * All memory of a node goes away, and comes: memory for programs, where no copy
  * can lie, and memory for the kernel, which copies keep from going. Root only;
  * needs a node with CPUs whose only memory is two blocks that are offline: in
- * Spindle's lab, --node cpus=2 --dimm NODE=256M.
+ * Nearwalk's lab, --node cpus=2 --dimm NODE=256M.
  */
 #include <dirent.h>
 #include <linux/mempolicy.h>

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Counts what virtual-memory operations cost per page: instructions, in lab
+//! VMs whose clock counts them, on the stock kernel, on Nearwalk's with
+//! replication off, and with it on over several numbers of nodes.
+//!
+//! [`plan`] says which machines there are and how much is measured, [`guest`]
+//! boots one and reads what the program in it found, [`stores`] what QEMU's
+//! plugin saw of it, [`table`] compares.
+
+mod cli;
+mod guest;
+mod plan;
+mod stores;
+mod table;
+
+pub use cli::{Args, run};

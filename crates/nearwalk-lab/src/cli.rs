@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! `nearwalk lab`: the command line over the library.
+
+use std::{
+    ffi::OsString,
+    io::{IsTerminal, stdin},
+    path::PathBuf,
+    process::ExitCode,
+    thread,
+    time::Duration,
+};
+
+use anyhow::Context;
+use clap::Parser;
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH},
+    iterator::Signals,
+};
+
+use crate::{
+    Accel, AccelChoice, Dimm, Error, Input, Job, Kernel, NodeSpec, Outcome, Pti, Size, Terminal,
+    Vm, VmConfig, VmHandle,
+    lens::Lens,
+    outcome::status,
+    paths::build_dir,
+    qemu::{self, Endpoints},
+    terminal::{self, Raw},
+};
+
+const RUN_HELP: &str = "\
+The guest sees the host's files, read-only at heart: what programs write stays in the guest's
+memory and is gone with it, except in directories given with --share. /tmp, /var/tmp and /run
+are the guest's own.
+
+Exit status: the command's own (128+N after signal N), or
+  124  the --timeout passed              241  the guest hung, or its kernel reported a stall
+  125  the lab could not run it          242  lockdep reported a locking error
+  126  the command cannot be executed    243  KASAN reported a memory error
+  127  there is no such command          244  the kernel reported another warning or bug
+  240  the guest kernel panicked         245  the virtual machine ended by itself
+From 240 on, the console log is kept and its path printed.
+
+Examples:
+  nearwalk lab run -- numactl --hardware
+  nearwalk lab run --kernel stock --nodes 2 --cpus 4 --memory 2G -- stress-ng --vm 4 -t 10
+  nearwalk lab run --node cpus=4,memory=1G --node memory=1G --share out -- ./experiment.sh";
+
+/// Boot a virtual machine with several memory nodes and run programs in it
+#[derive(Debug, Parser)]
+pub struct Args {
+    #[command(subcommand)]
+    command: LabCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum LabCommand {
+    /// Run one command in a fresh virtual machine
+    #[command(after_help = RUN_HELP)]
+    Run(RunArgs),
+    /// Work in a virtual machine; leaving the shell ends it
+    Shell(MachineArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct RunArgs {
+    #[command(flatten)]
+    machine: MachineArgs,
+
+    /// Print QEMU's command line and do nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Model what the command costs on this machine: a name, as e7-4850v3, or
+    /// a TOML file; see docs/lens.md
+    #[arg(long, value_name = "MACHINE", conflicts_with_all = ["dry_run", "icount", "memory_file"])]
+    lens: Option<String>,
+
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+#[derive(Debug, clap::Args)]
+struct MachineArgs {
+    /// Number of memory nodes
+    #[arg(long, default_value_t = 4, conflicts_with = "node")]
+    nodes: u32,
+
+    /// Number of CPUs, shared evenly by the nodes
+    #[arg(long, default_value_t = 8, conflicts_with = "node")]
+    cpus: u32,
+
+    /// Memory, shared evenly by the nodes
+    #[arg(long, value_name = "SIZE", default_value_t = Size::gib(4), conflicts_with = "node")]
+    memory: Size,
+
+    /// One node, as cpus=N,memory=SIZE (repeat; either may be left out, nodes without CPUs last)
+    #[arg(long, value_name = "NODE")]
+    node: Vec<NodeSpec>,
+
+    /// Kernel to boot: ours, stock, debug, or the path of an image or build
+    #[arg(long, default_value = "ours")]
+    kernel: Kernel,
+
+    /// What runs the guest's instructions
+    #[arg(long, value_enum, default_value_t)]
+    accel: AccelChoice,
+
+    /// QEMU's -cpu, such as max or EPYC,+svm
+    #[arg(long, value_name = "MODEL")]
+    cpu_model: Option<String>,
+
+    /// Give the CPUs five-level page tables
+    #[arg(long)]
+    la57: bool,
+
+    /// Page-table isolation
+    #[arg(long, value_enum, default_value_t)]
+    pti: Pti,
+
+    /// Count instructions: one thread, the guest's clock ticks once for each
+    #[arg(long)]
+    icount: bool,
+
+    /// Add to the kernel's command line (repeat, or several in one)
+    #[arg(long, value_name = "PARAMETERS", allow_hyphen_values = true)]
+    append: Vec<String>,
+
+    /// Set a sysctl before the command starts, as vm.nr_hugepages=64 (repeat)
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_sysctl)]
+    sysctl: Vec<(String, String)>,
+
+    /// Let the guest write this directory of the host (repeat)
+    #[arg(long, value_name = "DIR")]
+    share: Vec<PathBuf>,
+
+    /// A memory module, as NODE=SIZE: memory that the guest adds to that node, offline, and can
+    /// take offline as a whole (repeat)
+    #[arg(long, value_name = "DIMM")]
+    dimm: Vec<Dimm>,
+
+    /// Back each node's memory by a file in this directory
+    #[arg(long, value_name = "DIR")]
+    memory_file: Option<PathBuf>,
+
+    /// End the run after this many seconds
+    #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..))]
+    timeout: Option<u64>,
+
+    /// Count the guest as hung after this many seconds without a sign of life;
+    /// seconds in which a busy host does not run it do not count
+    /// [default: 60, 240 for a debug kernel, ten times that with --icount]
+    #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..))]
+    patience: Option<u64>,
+
+    /// Keep the console log in this file
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+
+    /// Say how long boot and command took
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+fn parse_sysctl(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
+        _ => Err(format!(
+            "'{text}' sets nothing; allowed: NAME=VALUE, as in vm.nr_hugepages=64"
+        )),
+    }
+}
+
+impl MachineArgs {
+    fn config(&self) -> Result<VmConfig, Error> {
+        let nodes = if self.node.is_empty() {
+            NodeSpec::even(self.nodes, self.cpus, self.memory)?
+        } else {
+            self.node.clone()
+        };
+        let append = self
+            .append
+            .iter()
+            .flat_map(|words| words.split_whitespace());
+        let config = VmConfig {
+            nodes,
+            kernel: self.kernel.clone(),
+            accel: self.accel,
+            cpu_model: self.cpu_model.clone(),
+            la57: self.la57,
+            pti: self.pti,
+            icount: self.icount,
+            single_thread: false,
+            append: append.map(String::from).collect(),
+            sysctls: self.sysctl.clone(),
+            shares: self.share.clone(),
+            dimms: self.dimm.clone(),
+            memory_dir: self.memory_file.clone(),
+            plugin: None,
+            timeout: self.timeout.map(Duration::from_secs),
+            patience: self.patience.map(Duration::from_secs),
+            log: self.log.clone(),
+        };
+        config.validate()?;
+        Ok(config)
+    }
+}
+
+/// Runs `nearwalk lab`. The exit code is the command's, or says what failed.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let result = match args.command {
+        LabCommand::Run(args) if args.dry_run => dry_run(&args),
+        LabCommand::Run(args) => run_command(args),
+        LabCommand::Shell(machine) => shell(&machine),
+    };
+    // Every failure before the command's own status has one of its own.
+    Ok(result.unwrap_or_else(|error| {
+        eprintln!("nearwalk lab: {error:#}");
+        ExitCode::from(status::LAB_FAILED)
+    }))
+}
+
+fn dry_run(args: &RunArgs) -> anyhow::Result<ExitCode> {
+    let config = args.machine.config()?;
+    let kernel = config.kernel.image(&build_dir())?;
+    // The numbers that a run is likely to get.
+    let ends = Endpoints {
+        console: 3,
+        qmp: 4,
+        ctl: 5,
+        stdin: 6,
+        stdout: 7,
+        stderr: 8,
+        initramfs: 9,
+    };
+    let mut words = vec![OsString::from(qemu::PROGRAM)];
+    words.extend(qemu::arguments(
+        &config,
+        Accel::choose(&config)?,
+        &kernel,
+        &ends,
+    ));
+    println!(
+        "{}",
+        qemu::shell_quoted(words.iter().map(OsString::as_os_str))
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_command(args: RunArgs) -> anyhow::Result<ExitCode> {
+    let mut config = args.machine.config()?;
+    let lens = match &args.lens {
+        Some(machine) => Some(Lens::new(&mut config, machine)?),
+        None => None,
+    };
+    let command = match &lens {
+        Some(lens) => lens.wrap(args.command),
+        None => args.command,
+    };
+    let vm = Vm::start(&config, Job::new(command).stdin(Input::Inherit))?;
+    forward_signals(vm.handle())?;
+    let code = conclude(&vm.wait()?, args.machine.verbose);
+    if let Some(lens) = lens {
+        eprint!("{}", lens.summary()?);
+    }
+    Ok(code)
+}
+
+fn shell(machine: &MachineArgs) -> anyhow::Result<ExitCode> {
+    let config = machine.config()?;
+    if !stdin().is_terminal() {
+        return Err(Error::Invalid(
+            "the shell needs a terminal; to run a script, use `nearwalk lab run`".into(),
+        )
+        .into());
+    }
+    let program = std::env::var_os("SHELL").unwrap_or("/bin/bash".into());
+    let size = terminal::size().unwrap_or(Terminal { rows: 24, cols: 80 });
+    let job = Job::new([program])
+        .stdin(Input::Inherit)
+        .terminal(size)
+        .env("debian_chroot", "lab");
+    eprintln!("nearwalk lab: booting; leave the shell to end the machine");
+    let vm = Vm::start(&config, job)?;
+    forward_signals(vm.handle())?;
+    let raw = Raw::enter().context("the terminal")?;
+    let outcome = vm.wait();
+    drop(raw);
+    Ok(conclude(&outcome?, machine.verbose))
+}
+
+/// Passes signals on to the command in the guest; a second one of those that
+/// end programs ends the machine.
+fn forward_signals(handle: VmHandle) -> anyhow::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH])
+        .context("cannot handle signals")?;
+    thread::spawn(move || {
+        let mut asked = false;
+        for signal in signals.forever() {
+            match (signal, terminal::size()) {
+                (SIGWINCH, Some(size)) => handle.resize(size),
+                (SIGWINCH, None) => {}
+                _ if asked => handle.kill(),
+                _ => {
+                    handle.signal(signal);
+                    asked = true;
+                }
+            }
+        }
+    });
+    Ok(())
+}
+
+fn conclude(outcome: &Outcome, verbose: bool) -> ExitCode {
+    for line in outcome.report().lines() {
+        eprintln!("nearwalk lab: {line}");
+    }
+    if verbose {
+        let boot = outcome.boot.unwrap_or(outcome.total);
+        eprintln!(
+            "nearwalk lab: booted in {:.1} s, {:.1} s in all",
+            boot.as_secs_f64(),
+            outcome.total.as_secs_f64()
+        );
+        if let Some(log) = outcome.console_log.as_ref().filter(|_| outcome.success()) {
+            eprintln!("nearwalk lab: console log: {}", log.display());
+        }
+    }
+    ExitCode::from(outcome.exit_code())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn machine(words: &str) -> Result<MachineArgs, clap::Error> {
+        let words = ["lab", "shell"].into_iter().chain(words.split_whitespace());
+        Args::try_parse_from(words).map(|args| match args.command {
+            LabCommand::Shell(machine) => machine,
+            LabCommand::Run(_) => unreachable!("parsed as shell"),
+        })
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn options_become_a_machine() {
+        let args = machine(
+            "--nodes 2 --cpus 6 --memory 3G --kernel stock --pti on --la57 --icount \
+             --append a=b --append c --sysctl vm.x=1 --timeout 9 --share /proc",
+        );
+        let config = args.unwrap().config().unwrap();
+        assert_eq!(config.nodes.len(), 2);
+        assert_eq!(config.cpus(), 6);
+        assert_eq!(config.memory(), Size::gib(3));
+        assert_eq!(config.kernel, Kernel::Stock);
+        assert_eq!(config.pti, Pti::On);
+        assert!(config.la57 && config.icount);
+        assert_eq!(config.append, ["a=b", "c"]);
+        assert_eq!(config.sysctls, [("vm.x".into(), "1".into())]);
+        assert_eq!(config.timeout, Some(Duration::from_secs(9)));
+    }
+
+    #[test]
+    fn nodes_can_be_described_one_by_one() {
+        let config = machine("--node cpus=4,memory=1G --node memory=1G")
+            .unwrap()
+            .config()
+            .unwrap();
+        assert_eq!(config.nodes[1].cpus, 0);
+        assert!(machine("--node cpus=4 --nodes 2").is_err());
+    }
+
+    #[test]
+    fn bad_values_are_named_with_what_is_allowed() {
+        for (words, value, allowed) in [
+            ("--memory 4", "4", "M, G or T"),
+            ("--sysctl foo", "foo", "NAME=VALUE"),
+            ("--kernel nosuch", "nosuch", "ours, stock, debug"),
+            ("--pti maybe", "maybe", "auto, on, off"),
+            ("--timeout 0", "0", "1.."),
+            ("--node disk=1", "disk=1", "cpus=N"),
+        ] {
+            let error = machine(words).unwrap_err().to_string();
+            assert!(error.contains(value) && error.contains(allowed), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_follows_the_command_is_the_commands() {
+        let args = Args::try_parse_from(["lab", "run", "--nodes", "1", "--cpus=1", "ls", "--all"]);
+        let LabCommand::Run(run) = args.unwrap().command else {
+            panic!("not parsed as run");
+        };
+        assert_eq!(run.command, ["ls", "--all"]);
+        assert!(Args::try_parse_from(["lab", "run"]).is_err());
+    }
+}

@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! QEMU's command line for a [`VmConfig`].
+
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    path::Path,
+};
+
+use crate::{Accel, Pti, VmConfig, clock};
+
+pub const PROGRAM: &str = "qemu-system-x86_64";
+
+/// File descriptors of QEMU's ends of the connections, and the initial RAM
+/// file system.
+pub struct Endpoints {
+    pub console: i32,
+    pub qmp: i32,
+    pub ctl: i32,
+    pub stdin: i32,
+    pub stdout: i32,
+    pub stderr: i32,
+    pub initramfs: i32,
+}
+
+pub fn arguments(
+    config: &VmConfig,
+    accel: Accel,
+    kernel: &Path,
+    ends: &Endpoints,
+) -> Vec<OsString> {
+    let mut args = Arguments::default();
+    args.words("-nodefaults -no-user-config -no-reboot -display none");
+    // Not `pc`: that one makes its interrupt routing in a loop of ACPI code, for
+    // which a debug kernel needs more than the 30 s that it allows.
+    args.words("-machine q35");
+    args.option("-name", "nearwalk-lab");
+    args.option("-accel", accelerator(config, accel));
+    args.option("-cpu", cpu_model(config, accel));
+    args.option("-smp", topology(config));
+    memory(config, &mut args);
+
+    if let Some(plugin) = &config.plugin {
+        let mut value = OsString::from("file=");
+        value.push(escape(plugin.library.as_os_str()));
+        for (key, word) in &plugin.options {
+            value.push(format!(",{key}="));
+            value.push(escape(word));
+        }
+        args.option("-plugin", value);
+    }
+
+    args.option("-kernel", kernel);
+    args.option("-initrd", format!("/proc/self/fd/{}", ends.initramfs));
+    args.option("-append", command_line(config, accel));
+
+    chardev(&mut args, "console", ends.console);
+    args.words("-serial chardev:console");
+    chardev(&mut args, "qmp", ends.qmp);
+    args.words("-mon chardev=qmp,mode=control");
+    args.words("-device virtio-serial-pci");
+    for (name, fd) in [
+        ("ctl", ends.ctl),
+        ("stdin", ends.stdin),
+        ("stdout", ends.stdout),
+        ("stderr", ends.stderr),
+    ] {
+        chardev(&mut args, name, fd);
+        args.option(
+            "-device",
+            format!("virtserialport,chardev={name},name=nearwalk.{name}"),
+        );
+    }
+
+    export(&mut args, "root", Path::new("/"), ",readonly=on");
+    for (index, share) in config.shares.iter().enumerate() {
+        export(&mut args, &share_tag(index), share, "");
+    }
+    args.0
+}
+
+/// The 9p tag of the `index`th of [`VmConfig::shares`].
+pub fn share_tag(index: usize) -> String {
+    format!("share{index}")
+}
+
+/// The kernel's command line.
+pub fn command_line(config: &VmConfig, accel: Accel) -> String {
+    // Warnings and worse on the console: that is where findings come from. An
+    // oops ends the run; an NMI, sent to a guest that hangs, shows where.
+    let mut line = String::from(
+        "console=ttyS0 loglevel=5 panic=-1 oops=panic unknown_nmi_panic panic_print=0x48",
+    );
+    if accel == Accel::Tcg {
+        // All emulated CPUs read the host's one clock; without this the
+        // kernel finds them apart and falls back to a slow timer. The timer
+        // check and the lockup detector must bear a host that runs few of
+        // them at a time.
+        line += " tsc=reliable no_timer_check watchdog_thresh=60";
+        // A vCPU thread of QEMU before 8.1 can translate code just before
+        // another one changes it and enter the stale translation into its
+        // cache afterwards. The kernel's patching of static branches then
+        // ends in an "Oops: int3" with the right bytes in memory. Our kernels
+        // write twice; since the stock kernel does not, and since each write
+        // stops all CPUs, have the hooks of replication opened before the
+        // second CPU starts, too.
+        if !config.icount && !config.single_thread {
+            line += " text_poke_again pgtable_repl=hold";
+        }
+        let khz = if config.icount {
+            Some(clock::ICOUNT_KHZ)
+        } else {
+            clock::host_tsc_khz()
+        };
+        if let Some(khz) = khz {
+            line += &format!(" tsc_early_khz={khz}");
+        }
+    }
+    line += match config.pti {
+        Pti::Auto => "",
+        Pti::On => " pti=on",
+        Pti::Off => " pti=off",
+    };
+    for word in &config.append {
+        line.push(' ');
+        line += word;
+    }
+    line
+}
+
+fn accelerator(config: &VmConfig, accel: Accel) -> &'static str {
+    match (accel, config.icount || config.single_thread) {
+        (Accel::Kvm, _) => "kvm",
+        (Accel::Tcg, false) => "tcg,thread=multi",
+        // The count itself is an option of its own, see `topology`.
+        (Accel::Tcg, true) => "tcg,thread=single",
+    }
+}
+
+fn cpu_model(config: &VmConfig, accel: Accel) -> String {
+    let mut model = config.cpu_model.clone().unwrap_or_else(|| {
+        match accel {
+            Accel::Kvm => "host",
+            // Nested paging, so that the guest can run KVM guests itself.
+            Accel::Tcg => "EPYC,+svm,+npt",
+        }
+        .into()
+    });
+    // `max` and `host` may have it unasked; a model that names it decides.
+    if !model.contains("la57") {
+        model += if config.la57 { ",+la57" } else { ",-la57" };
+    }
+    model
+}
+
+fn topology(config: &VmConfig) -> String {
+    let cpus = config.cpus();
+    let with_cpus: Vec<u32> = config
+        .nodes
+        .iter()
+        .map(|node| node.cpus)
+        .filter(|&cpus| cpus > 0)
+        .collect();
+    // A socket a node where nodes are alike, else a socket a CPU.
+    let sockets = if with_cpus.windows(2).all(|pair| pair[0] == pair[1]) {
+        with_cpus.len() as u32
+    } else {
+        cpus
+    };
+    format!(
+        "{cpus},sockets={sockets},cores={},threads=1",
+        cpus / sockets
+    )
+}
+
+fn memory(config: &VmConfig, args: &mut Arguments) {
+    let mut size = format!("{}M", config.memory().in_mib());
+    if !config.dimms.is_empty() {
+        // Each begins at a multiple of a GiB.
+        let room: u64 = config
+            .dimms
+            .iter()
+            .map(|dimm| dimm.size.in_mib().next_multiple_of(1024))
+            .sum();
+        size += &format!(
+            ",slots={},maxmem={}M",
+            config.dimms.len(),
+            config.memory().in_mib() + room
+        );
+    }
+    args.option("-m", size);
+    if config.icount {
+        args.words("-icount shift=0,sleep=off");
+    }
+    let mut first_cpu = 0;
+    for (id, node) in config.nodes.iter().enumerate() {
+        let mut numa = format!("node,nodeid={id}");
+        if node.cpus > 0 {
+            let last = first_cpu + node.cpus - 1;
+            numa += &format!(",cpus={first_cpu}-{last}");
+            first_cpu += node.cpus;
+        }
+        if node.memory.bytes() > 0 {
+            let size = node.memory.in_mib();
+            let backend = match &config.memory_dir {
+                None => OsString::from(format!("memory-backend-ram,id=m{id},size={size}M")),
+                Some(dir) => {
+                    let mut backend = OsString::from(format!(
+                        "memory-backend-file,id=m{id},size={size}M,share=on,mem-path="
+                    ));
+                    backend.push(escape(dir.join(format!("node{id}")).as_os_str()));
+                    backend
+                }
+            };
+            args.option("-object", backend);
+            numa += &format!(",memdev=m{id}");
+        }
+        args.option("-numa", numa);
+    }
+    for (id, dimm) in config.dimms.iter().enumerate() {
+        args.option(
+            "-object",
+            format!("memory-backend-ram,id=d{id},size={}M", dimm.size.in_mib()),
+        );
+        args.option(
+            "-device",
+            format!("pc-dimm,id=dimm{id},memdev=d{id},node={}", dimm.node),
+        );
+    }
+}
+
+fn chardev(args: &mut Arguments, id: &str, fd: i32) {
+    args.option("-chardev", format!("socket,id={id},fd={fd}"));
+}
+
+fn export(args: &mut Arguments, tag: &str, path: &Path, more: &str) {
+    let mut option = OsString::from("local,path=");
+    option.push(escape(path.as_os_str()));
+    option.push(format!(
+        ",mount_tag={tag},security_model=none,multidevs=remap{more}"
+    ));
+    args.option("-virtfs", option);
+}
+
+/// QEMU splits options at commas, except at doubled ones.
+fn escape(value: &OsStr) -> OsString {
+    let mut escaped = Vec::new();
+    for &byte in value.as_bytes() {
+        escaped.push(byte);
+        if byte == b',' {
+            escaped.push(byte);
+        }
+    }
+    OsString::from_vec(escaped)
+}
+
+#[derive(Default)]
+struct Arguments(Vec<OsString>);
+
+impl Arguments {
+    fn words(&mut self, words: &str) {
+        self.0.extend(words.split(' ').map(OsString::from));
+    }
+
+    fn option(&mut self, name: &str, value: impl AsRef<OsStr>) {
+        self.0.push(name.into());
+        self.0.push(value.as_ref().into());
+    }
+}
+
+/// One line that a shell reads back as these words.
+pub fn shell_quoted<'a>(words: impl IntoIterator<Item = &'a OsStr>) -> String {
+    let quote = |word: &OsStr| {
+        let word = word.to_string_lossy();
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+,./:@%".contains(c);
+        if !word.is_empty() && word.chars().all(plain) {
+            word.into_owned()
+        } else {
+            format!("'{}'", word.replace('\'', r"'\''"))
+        }
+    };
+    words.into_iter().map(quote).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{NodeSpec, Size};
+
+    const ENDS: Endpoints = Endpoints {
+        console: 3,
+        qmp: 4,
+        ctl: 5,
+        stdin: 6,
+        stdout: 7,
+        stderr: 8,
+        initramfs: 9,
+    };
+
+    fn line(config: &VmConfig, accel: Accel) -> String {
+        let args = arguments(config, accel, Path::new("/k/bzImage"), &ENDS);
+        shell_quoted(args.iter().map(OsString::as_os_str))
+    }
+
+    #[test]
+    fn the_default_machine_has_four_nodes_of_two_cpus() {
+        let line = line(&VmConfig::default(), Accel::Tcg);
+        for part in [
+            "-accel tcg,thread=multi",
+            "-cpu EPYC,+svm,+npt,-la57",
+            "-smp 8,sockets=4,cores=2,threads=1",
+            "-m 4096M",
+            "-object memory-backend-ram,id=m3,size=1024M -numa node,nodeid=3,cpus=6-7,memdev=m3",
+            "-kernel /k/bzImage -initrd /proc/self/fd/9",
+            "-chardev socket,id=stderr,fd=8 -device virtserialport,chardev=stderr,name=nearwalk.stderr",
+            "-virtfs local,path=/,mount_tag=root,security_model=none,multidevs=remap,readonly=on",
+        ] {
+            assert!(line.contains(part), "no '{part}' in {line}");
+        }
+    }
+
+    #[test]
+    fn nodes_without_memory_or_cpus_leave_that_part_out() {
+        let node = |cpus, memory| NodeSpec { cpus, memory };
+        let config = VmConfig {
+            nodes: vec![
+                node(3, Size::gib(1)),
+                node(1, Size::mib(0)),
+                node(0, Size::gib(2)),
+            ],
+            ..VmConfig::default()
+        };
+        let line = line(&config, Accel::Tcg);
+        assert!(
+            line.contains("-numa node,nodeid=1,cpus=3-3 -object"),
+            "{line}"
+        );
+        assert!(line.contains("-numa node,nodeid=2,memdev=m2"), "{line}");
+        assert!(line.contains("-smp 4,sockets=4,cores=1"), "{line}");
+    }
+
+    #[test]
+    fn memory_modules_have_slots_and_room() {
+        let config = VmConfig {
+            dimms: vec!["3=256M".parse().unwrap()],
+            ..VmConfig::default()
+        };
+        let line = line(&config, Accel::Tcg);
+        for part in [
+            "-m 4096M,slots=1,maxmem=5120M",
+            "-object memory-backend-ram,id=d0,size=256M -device pc-dimm,id=dimm0,memdev=d0,node=3",
+        ] {
+            assert!(line.contains(part), "no '{part}' in {line}");
+        }
+    }
+
+    #[test]
+    fn switches_reach_cpu_accelerator_and_kernel() {
+        let config = VmConfig {
+            la57: true,
+            pti: Pti::On,
+            icount: true,
+            append: vec!["foo=bar".into()],
+            ..VmConfig::default()
+        };
+        let line = line(&config, Accel::Tcg);
+        for part in [
+            ",+la57",
+            "-accel tcg,thread=single",
+            "-icount shift=0,sleep=off",
+            " tsc_early_khz=1000000 ",
+            " pti=on foo=bar'",
+        ] {
+            assert!(line.contains(part), "no '{part}' in {line}");
+        }
+        let named = VmConfig {
+            cpu_model: Some("max,-la57".into()),
+            ..config
+        };
+        assert_eq!(cpu_model(&named, Accel::Tcg), "max,-la57");
+    }
+
+    #[test]
+    fn under_kvm_the_clock_is_the_hypervisors() {
+        let line = line(&VmConfig::default(), Accel::Kvm);
+        assert!(line.contains("-accel kvm -cpu host,-la57"), "{line}");
+        assert!(!line.contains("tsc=reliable"), "{line}");
+    }
+
+    #[test]
+    fn commas_in_paths_are_doubled() {
+        let config = VmConfig {
+            shares: vec!["/a,b".into()],
+            memory_dir: Some("/c,d".into()),
+            ..VmConfig::default()
+        };
+        let line = line(&config, Accel::Tcg);
+        assert!(line.contains("local,path=/a,,b,mount_tag=share0"), "{line}");
+        assert!(line.contains("share=on,mem-path=/c,,d/node0"), "{line}");
+    }
+
+    #[test]
+    fn a_plugin_gets_its_options() {
+        let config = VmConfig {
+            plugin: Some(crate::Plugin {
+                library: "/l/p,q.so".into(),
+                options: vec![("mode", "count".into()), ("out", "/o,p".into())],
+            }),
+            ..VmConfig::default()
+        };
+        let line = line(&config, Accel::Tcg);
+        let expected = "-plugin file=/l/p,,q.so,mode=count,out=/o,,p";
+        assert!(line.contains(expected), "{line}");
+    }
+
+    #[test]
+    fn quoted_lines_survive_a_shell() {
+        let words = ["plain", "two words", "it's", ""].map(OsStr::new);
+        assert_eq!(shell_quoted(words), r"plain 'two words' 'it'\''s' ''");
+    }
+}

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! `nearwalk lens validate`.
+
+use crate::{svg, util};
+use anyhow::Context;
+use clap::Args;
+use lens::experiment::Budget;
+use lens::machine::Machine;
+use lens::reference::{Content, Dataset, parse};
+use lens::validate::{
+    Fitted, Row, Summary, distinct, filed_twice, fit_all, ordered_pairs, predict, rows, summarise,
+};
+use serde::Serialize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Exit status: 0 when every target is met, 1 when one is missed.")]
+pub struct ValidateArgs {
+    /// Directory of CSV files in the format of the papers' artifacts
+    #[arg(long)]
+    reference: PathBuf,
+    /// Only workloads whose name contains this (case is ignored)
+    #[arg(long)]
+    only: Option<String>,
+    /// Machine of native runs: a built-in name or a TOML file
+    #[arg(long, default_value = "e7-4850v3")]
+    native: String,
+    /// Machine of virtual runs (files with a column exec_s), likewise
+    #[arg(long = "virtual", default_value = "gold-6252")]
+    virtual_: String,
+    /// Threads [default: all CPUs]
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// Also write the rows as CSV to this file
+    #[arg(long)]
+    csv: Option<PathBuf>,
+    /// Also write the rows as JSON to this file
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Also write a bar chart of each dataset into this directory
+    #[arg(long)]
+    svg: Option<PathBuf>,
+    /// A quick look instead of settled results
+    #[arg(long)]
+    quick: bool,
+}
+
+pub fn run(a: &ValidateArgs) -> anyhow::Result<ExitCode> {
+    let budget = if a.quick { Budget::QUICK } else { Budget::FULL };
+    let jobs = util::jobs(a.jobs);
+    let mut names: Vec<_> = std::fs::read_dir(&a.reference)
+        .with_context(|| format!("reading {}", a.reference.display()))?
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .map(|e| e.path())
+        .filter(|p| p.extension().is_some_and(|x| x == "csv"))
+        .collect();
+    names.sort();
+    let mut all: Vec<Row> = Vec::new();
+    for path in &names {
+        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let Content::Runs(mut data) = parse(&name, &text)? else {
+            continue;
+        };
+        if let Some(only) = &a.only {
+            let only = only.to_lowercase();
+            data.runs
+                .retain(|r| r.workload.to_lowercase().contains(&only));
+        }
+        let machine = util::machine(if data.virtualised {
+            &a.virtual_
+        } else {
+            &a.native
+        })?;
+        let (fitted, got) = predict_dataset(&machine, &data, jobs, budget);
+        print_dataset(&data, &fitted, &got);
+        all.extend(got);
+    }
+    export(a, &all)?;
+    if all.is_empty() {
+        anyhow::bail!("no runs to predict in {}", a.reference.display());
+    }
+    Ok(if summary(&all) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn export(a: &ValidateArgs, all: &[Row]) -> anyhow::Result<()> {
+    let write = |path: &PathBuf, text: String| {
+        std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+    };
+    let rows: Vec<_> = all.iter().map(Exported::from).collect();
+    if let Some(path) = &a.json {
+        write(path, serde_json::to_string_pretty(&rows)?)?;
+    }
+    if let Some(path) = &a.csv {
+        let mut text = String::from(
+            "dataset,workload,config,baseline,published,predicted,published_walk,predicted_walk\n",
+        );
+        for r in all {
+            let walk = r
+                .published_walk
+                .map_or(String::new(), |w| format!("{w:.4}"));
+            text += &format!(
+                "{},{},{},{},{:.4},{:.4},{walk},{:.4}\n",
+                r.dataset,
+                r.workload,
+                r.config,
+                r.baseline,
+                r.published,
+                r.predicted,
+                r.predicted_walk
+            );
+        }
+        write(path, text)?;
+    }
+    let Some(dir) = &a.svg else { return Ok(()) };
+    std::fs::create_dir_all(dir).with_context(|| format!("creating {}", dir.display()))?;
+    for part in all.chunk_by(|x, y| x.dataset == y.dataset) {
+        let stem = part[0].dataset.trim_end_matches(".csv");
+        let title = format!("{stem}: normalised runtime, published and predicted");
+        write(&dir.join(format!("{stem}.svg")), svg::chart(&title, part))?;
+    }
+    Ok(())
+}
+
+#[derive(Serialize)]
+struct Exported<'a> {
+    dataset: &'a str,
+    workload: &'a str,
+    config: &'a str,
+    baseline: &'a str,
+    published: f64,
+    predicted: f64,
+    published_walk: Option<f64>,
+    predicted_walk: f64,
+    is_baseline: bool,
+}
+
+impl<'a> From<&'a Row> for Exported<'a> {
+    fn from(r: &'a Row) -> Self {
+        Exported {
+            dataset: &r.dataset,
+            workload: &r.workload,
+            config: &r.config,
+            baseline: r.baseline,
+            published: r.published,
+            predicted: r.predicted,
+            published_walk: r.published_walk,
+            predicted_walk: r.predicted_walk,
+            is_baseline: r.is_baseline,
+        }
+    }
+}
+
+fn predict_dataset(
+    m: &Machine,
+    data: &Dataset,
+    jobs: usize,
+    budget: Budget,
+) -> (Vec<Fitted>, Vec<Row>) {
+    let mut names: Vec<&str> = data.runs.iter().map(|r| r.workload.as_str()).collect();
+    names.dedup();
+    names.sort_unstable();
+    names.dedup();
+    let parts: Vec<Dataset> = names
+        .iter()
+        .map(|n| Dataset {
+            runs: data
+                .runs
+                .iter()
+                .filter(|r| r.workload == *n)
+                .cloned()
+                .collect(),
+            skipped: Vec::new(),
+            ..data.clone()
+        })
+        .collect();
+    let fitted: Vec<Fitted> =
+        util::parallel(&parts, jobs, |d| fit_all(m, d, budget), |_, _| {}).concat();
+    let (first, map) = distinct(data);
+    let total = first.len();
+    let mut count = 0;
+    let done = util::parallel(
+        &first,
+        jobs,
+        |&i| predict(m, &data.runs[i], &fitted, budget),
+        |_, _| {
+            count += 1;
+            eprint!("\r{}: {count} of {total} ", data.name);
+        },
+    );
+    eprint!("\r{:60}\r", "");
+    let predicted: Vec<_> = map.into_iter().map(|i| done[i]).collect();
+    let rows = rows(data, &predicted);
+    (fitted, rows)
+}
+
+fn print_dataset(data: &Dataset, fitted: &[Fitted], rows: &[Row]) {
+    println!(
+        "\n{} (published: the papers' artifacts; predicted: modelled)",
+        data.name
+    );
+    for f in fitted {
+        println!(
+            "  {} {:?}: base {:.1} cycles, window {:.1}, fitted to {}",
+            f.workload, f.scenario, f.pace.base, f.pace.window, f.from
+        );
+    }
+    println!(
+        "  {:<10} {:<12} {:>9} {:>9} {:>7}   {:>9} {:>9}",
+        "workload", "config", "published", "predicted", "error", "walk pub", "walk pred"
+    );
+    for r in rows {
+        let walk = r
+            .published_walk
+            .map_or("-".into(), |w| format!("{:.1}%", 100.0 * w));
+        let error = if r.is_baseline {
+            "base".into()
+        } else {
+            format!("{:+.1}%", 100.0 * r.error())
+        };
+        println!(
+            "  {:<10} {:<12} {:>9.3} {:>9.3} {:>7}   {:>9} {:>8.1}%",
+            r.workload,
+            r.config,
+            r.published,
+            r.predicted,
+            error,
+            walk,
+            100.0 * r.predicted_walk
+        );
+    }
+    for s in &data.skipped {
+        println!("  not predicted: {s}");
+    }
+}
+
+/// Prints the summary; true if every target is met.
+fn summary(all: &[Row]) -> bool {
+    let mut met = true;
+    println!("\nSummary of predictions (all-local runs that others are divided by do not count)");
+    for (title, virtualised, median, p90) in
+        [("native", false, 0.07, 0.20), ("virtual", true, 0.10, 0.25)]
+    {
+        let s = summarise(all.iter().filter(|r| r.virtualised == virtualised));
+        if s.rows == 0 {
+            continue;
+        }
+        let ok = s.median <= median && s.p90 <= p90 && (virtualised || s.misordered == 0);
+        met &= ok;
+        println!(
+            "  {title}: {} configurations, median |error| {:.1}% (target {:.0}%), 90th percentile \
+             {:.1}% (target {:.0}%), {} of {} ordered pairs wrong: {}",
+            s.rows,
+            100.0 * s.median,
+            100.0 * median,
+            100.0 * s.p90,
+            100.0 * p90,
+            s.misordered,
+            s.pairs,
+            if ok { "met" } else { "missed" }
+        );
+    }
+    println!("  by file:");
+    let mut files: Vec<&str> = all.iter().map(|r| r.dataset.as_str()).collect();
+    files.dedup();
+    for d in files {
+        let of_file = || all.iter().filter(|r| r.dataset == d);
+        print_part(d, "", &summarise(of_file()));
+        let parts = [("one socket", false), ("all sockets", true)]
+            .map(|(title, wide)| (title, summarise(of_file().filter(|r| r.wide == wide))));
+        if parts.iter().all(|(_, s)| s.rows > 0) {
+            for (title, s) in &parts {
+                print_part("", title, s);
+            }
+        }
+    }
+    println!("  by workload:");
+    let mut names: Vec<(&str, &str)> = all
+        .iter()
+        .map(|r| (r.dataset.as_str(), r.workload.as_str()))
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    for (d, w) in names {
+        let s = summarise(all.iter().filter(|r| r.dataset == d && r.workload == w));
+        print_part(d, w, &s);
+    }
+    let refs: Vec<&Row> = all.iter().collect();
+    for p in ordered_pairs(&refs).iter().filter(|p| p.is_wrong()) {
+        let (f, s) = (p.faster, p.slower);
+        println!(
+            "    order wrong: {} {} {} published {:.3} before {:.3}, predicted {:.3} and {:.3}",
+            f.workload, f.config, s.config, f.published, s.published, f.predicted, s.predicted
+        );
+    }
+    for (a, b) in filed_twice(&refs) {
+        println!(
+            "    published twice with the same cycles: {} {} and {}",
+            a.workload, a.config, b.config
+        );
+    }
+    met
+}
+
+fn print_part(dataset: &str, part: &str, s: &Summary) {
+    if s.rows > 0 {
+        println!(
+            "    {dataset:<24} {part:<11} {:>3} rows, median {:>5.1}%, 90th {:>5.1}%, {} of {} pairs wrong",
+            s.rows,
+            100.0 * s.median,
+            100.0 * s.p90,
+            s.misordered,
+            s.pairs
+        );
+    }
+}

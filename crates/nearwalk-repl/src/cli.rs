@@ -1,0 +1,658 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The verbs `run`, `set` and `show`: arguments in, text and exit status out.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Subcommand, ValueHint};
+use serde::Serialize;
+
+use crate::cgroup::{self, Group, Limit};
+use crate::error::Error;
+use crate::launch::launch;
+use crate::nodes::Topology;
+use crate::request::NodeSpec;
+use crate::set;
+use crate::show::{self, Process};
+use crate::system::{Linux, System};
+
+const NODES_HELP: &str = "\
+NODES is `all` (every node with CPUs and memory), `off`, `default` (what the
+cgroup or the system asks for), or a list as numactl takes it: 0,2 or 0-3; !1 is
+every usable node but 1; +0 is the first node of the cpuset. `lazy` before it, as in
+`lazy` or `lazy:0-1`, has a node copy only what its CPUs use.";
+
+/// Page-table replication of processes.
+#[derive(Debug, Subcommand)]
+pub enum Args {
+    /// Run a command with its page tables replicated on NUMA nodes
+    Run(RunArgs),
+    /// Set the page-table replication of running processes
+    Set(SetArgs),
+    /// Show which processes have replicated page tables, and where
+    Show(ShowArgs),
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = format!("\
+{NODES_HELP}
+
+The placement options are numactl's and are carried out by it. The setting is
+inherited by everything that the command starts.
+
+Examples:
+  nearwalk run -r all -- memcached -t 8
+  nearwalk run --pgtablerepl=0,2 --interleave=all -- ./gups
+  numactl --cpunodebind=0 nearwalk run -r all -- ./gups
+
+Exit status: that of the command; 2 for wrong usage, 125 if replication could
+not be set (the command was not run), 126 if the command cannot be run, 127 if
+it does not exist."))]
+pub struct RunArgs {
+    /// Nodes to keep page tables on
+    #[arg(short = 'r', long = "pgtablerepl", value_name = "NODES")]
+    nodes: NodeSpec,
+
+    /// The command and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        value_name = "COMMAND",
+        value_hint = ValueHint::CommandWithArguments
+    )]
+    command: Vec<OsString>,
+
+    #[command(flatten)]
+    placement: Placement,
+}
+
+/// numactl's own options, handed on as they are.
+#[derive(Debug, Default, clap::Args)]
+#[command(next_help_heading = "Placement (see numactl(8))")]
+struct Placement {
+    /// Run on the CPUs of these nodes
+    #[arg(short = 'N', long, value_name = "NODES", allow_hyphen_values = true)]
+    cpunodebind: Option<OsString>,
+
+    /// Run on these CPUs
+    #[arg(short = 'C', long, value_name = "CPUS", allow_hyphen_values = true)]
+    physcpubind: Option<OsString>,
+
+    /// Allocate memory on these nodes only
+    #[arg(short = 'm', long, value_name = "NODES", allow_hyphen_values = true)]
+    membind: Option<OsString>,
+
+    /// Allocate memory on these nodes in turn
+    #[arg(short = 'i', long, value_name = "NODES", allow_hyphen_values = true)]
+    interleave: Option<OsString>,
+
+    /// Allocate memory on this node while it has some
+    #[arg(short = 'p', long, value_name = "NODE", allow_hyphen_values = true)]
+    preferred: Option<OsString>,
+
+    /// Allocate memory on these nodes while they have some
+    #[arg(short = 'P', long, value_name = "NODES", allow_hyphen_values = true)]
+    preferred_many: Option<OsString>,
+
+    /// Allocate memory on the node that runs
+    #[arg(short = 'l', long)]
+    localalloc: bool,
+
+    /// Let the kernel balance memory between nodes
+    #[arg(short = 'b', long)]
+    balancing: bool,
+
+    /// Do not limit nodes and CPUs to the cpuset
+    #[arg(short = 'a', long)]
+    all: bool,
+}
+
+impl Placement {
+    fn to_words(&self) -> Vec<OsString> {
+        let flags = [
+            // First: it changes how numactl reads the others.
+            ("--all", self.all),
+            ("--balancing", self.balancing),
+            ("--localalloc", self.localalloc),
+        ];
+        let values = [
+            ("--cpunodebind", &self.cpunodebind),
+            ("--physcpubind", &self.physcpubind),
+            ("--membind", &self.membind),
+            ("--interleave", &self.interleave),
+            ("--preferred", &self.preferred),
+            ("--preferred-many", &self.preferred_many),
+        ];
+        let flags = flags
+            .into_iter()
+            .filter(|(_, given)| *given)
+            .map(|(name, _)| OsString::from(name));
+        let values = values.into_iter().filter_map(|(name, value)| {
+            let mut word = OsString::from(name);
+            word.push("=");
+            word.push(value.as_ref()?);
+            Some(word)
+        });
+        flags.chain(values).collect()
+    }
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = format!("\
+{NODES_HELP}
+
+The processes go on running while their tables are copied. Setting what is in
+force already makes the copies that were lacking for want of memory.
+
+With --cgroup it is the processes of a group, present and future, that have no
+setting of their own. `default` is then what holds for the group above.
+
+Examples:
+  nearwalk set 4711 all
+  nearwalk set $(pidof memcached) 0,2
+  nearwalk set 4711 off
+  nearwalk set --cgroup system.slice/db.service --max 256M all
+
+Exit status: 0 if all were set, 1 if one was not, 2 for wrong usage, 3 if this
+kernel has no page-table replication."), allow_missing_positional = true)]
+pub struct SetArgs {
+    /// Processes
+    #[arg(
+        required_unless_present = "cgroup",
+        conflicts_with = "cgroup",
+        value_name = "PID"
+    )]
+    pids: Vec<u32>,
+
+    /// Nodes to keep page tables on
+    #[arg(required = true, value_name = "NODES")]
+    nodes: NodeSpec,
+
+    /// Set a cgroup instead: its path, or that below cgroup v2's mount point
+    #[arg(long, value_name = "GROUP", value_hint = ValueHint::DirPath)]
+    cgroup: Option<PathBuf>,
+
+    /// The most that the copies of the cgroup may take: bytes, with K, M, G or
+    /// T, or max
+    #[arg(
+        long,
+        value_name = "BYTES",
+        requires = "cgroup",
+        conflicts_with = "pids"
+    )]
+    max: Option<Limit>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Without PID, all processes whose page tables are replicated are shown. Columns
+N0, N1, ... are the pages (4 KiB) that copies take on each node; FALLBACKS counts
+copies that could not be made for want of memory on their node.
+
+With --cgroup, groups are shown: what was asked for, what holds, the bytes that
+copies take, their limit, and how often it kept one from being made.
+
+Examples:
+  nearwalk show
+  nearwalk show --json 4711
+  nearwalk show --cgroup system.slice/db.service
+  nearwalk show --system
+
+Exit status: 0 if all was shown, 1 if something was not, 2 for wrong usage, 3 if
+this kernel has no page-table replication.")]
+pub struct ShowArgs {
+    /// Processes; all that are replicated if none is given
+    #[arg(value_name = "PID", conflicts_with_all = ["system", "cgroup"])]
+    pids: Vec<u32>,
+
+    /// Show a cgroup instead (repeat): its path, or that below cgroup v2's
+    /// mount point
+    #[arg(
+        long,
+        value_name = "GROUP",
+        value_hint = ValueHint::DirPath,
+        conflicts_with = "system"
+    )]
+    cgroup: Vec<PathBuf>,
+
+    /// Show the system's settings (vm.pgtable_repl_*) and counters instead
+    #[arg(long)]
+    system: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Exit statuses beside 0 and clap's 2.
+const FAILED: u8 = 1;
+const UNSUPPORTED: u8 = 3;
+const NOT_SET: u8 = 125;
+const CANNOT_RUN: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+/// Carries out a verb.
+///
+/// # Errors
+///
+/// None that concern a process or the kernel, which end in a message on standard
+/// error and an exit status; only those of standard output.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let mut out = io::stdout().lock();
+    let mut err = io::stderr().lock();
+    let code = match args {
+        Args::Run(args) => run_command(&Linux, &args, &mut err)?,
+        Args::Set(args) => set_processes(&Linux, &args, &mut err)?,
+        Args::Show(args) => match show_all(&Linux, &args, &mut out, &mut err) {
+            // `nearwalk show | head` is no error.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
+            result => result?,
+        },
+    };
+    Ok(ExitCode::from(code))
+}
+
+fn complain(err: &mut impl Write, error: &Error) -> io::Result<()> {
+    writeln!(err, "nearwalk: {error}")
+}
+
+fn code_of(error: &Error) -> u8 {
+    match error {
+        Error::Unsupported => UNSUPPORTED,
+        _ => FAILED,
+    }
+}
+
+fn run_command(system: &impl System, args: &RunArgs, err: &mut impl Write) -> io::Result<u8> {
+    let error = launch(
+        system,
+        &args.nodes,
+        &args.placement.to_words(),
+        &args.command,
+    );
+    complain(err, &error)?;
+    Ok(match error {
+        Error::Exec { source, .. } if source.kind() == io::ErrorKind::NotFound => NOT_FOUND,
+        Error::Exec { .. } => CANNOT_RUN,
+        _ => NOT_SET,
+    })
+}
+
+fn set_processes(system: &impl System, args: &SetArgs, err: &mut impl Write) -> io::Result<u8> {
+    let prepared = set::require_support(system)
+        .and_then(|()| Topology::read(system))
+        .and_then(|topology| {
+            let request = args.nodes.resolve(&topology)?;
+            Ok((topology, request))
+        });
+    let (topology, request) = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            complain(err, &error)?;
+            return Ok(code_of(&error));
+        }
+    };
+    let mut code = 0;
+    let mut note = |result: Result<(), Error>| -> io::Result<()> {
+        if let Err(error) = result {
+            complain(err, &error)?;
+            code = FAILED;
+        }
+        Ok(())
+    };
+    if let (Some(group), Some(limit)) = (&args.cgroup, args.max) {
+        // First, so that the copies that the policy makes are within it.
+        note(cgroup::set_limit(system, group, limit))?;
+    }
+    if let Some(group) = &args.cgroup {
+        note(cgroup::set_policy(system, &topology, group, &request))?;
+    }
+    for &pid in &args.pids {
+        note(set::set_process(system, &topology, pid, &request))?;
+    }
+    Ok(code)
+}
+
+#[derive(Serialize)]
+struct Groups {
+    cgroups: Vec<Group>,
+}
+
+fn show_groups(
+    system: &impl System,
+    args: &ShowArgs,
+    out: &mut impl Write,
+    err: &mut impl Write,
+) -> io::Result<u8> {
+    let mut cgroups = Vec::new();
+    let mut code = 0;
+    for group in &args.cgroup {
+        match cgroup::group(system, group) {
+            Ok(group) => cgroups.push(group),
+            Err(error) => {
+                complain(err, &error)?;
+                code = FAILED;
+            }
+        }
+    }
+    if args.json {
+        print_json(out, &Groups { cgroups })?;
+    } else if !cgroups.is_empty() {
+        out.write_all(cgroup::render(&cgroups).as_bytes())?;
+    }
+    Ok(code)
+}
+
+#[derive(Serialize)]
+struct Listing {
+    processes: Vec<Process>,
+    /// Processes that could not be read for want of permission.
+    unreadable: usize,
+}
+
+fn show_all(
+    system: &impl System,
+    args: &ShowArgs,
+    out: &mut impl Write,
+    err: &mut impl Write,
+) -> io::Result<u8> {
+    if let Err(error) = set::require_support(system) {
+        complain(err, &error)?;
+        return Ok(code_of(&error));
+    }
+    if !args.cgroup.is_empty() {
+        return show_groups(system, args, out, err);
+    }
+    if args.system {
+        return match show::settings(system) {
+            Ok(settings) if args.json => print_json(out, &settings).map(|()| 0),
+            Ok(settings) => {
+                out.write_all(show::render_settings(&settings).as_bytes())?;
+                Ok(0)
+            }
+            Err(error) => {
+                complain(err, &error)?;
+                Ok(FAILED)
+            }
+        };
+    }
+
+    let mut code = 0;
+    let mut listing = Listing {
+        processes: Vec::new(),
+        unreadable: 0,
+    };
+    if args.pids.is_empty() {
+        match show::replicated(system) {
+            Ok((processes, unreadable)) => {
+                listing = Listing {
+                    processes,
+                    unreadable,
+                }
+            }
+            Err(error) => {
+                complain(err, &error)?;
+                code = FAILED;
+            }
+        }
+    }
+    for &pid in &args.pids {
+        match show::process(system, pid) {
+            Ok(process) => listing.processes.push(process),
+            Err(error) => {
+                complain(err, &error)?;
+                code = FAILED;
+            }
+        }
+    }
+    if args.json {
+        print_json(out, &listing)?;
+    } else if !listing.processes.is_empty() {
+        out.write_all(show::render(&listing.processes).as_bytes())?;
+    } else if args.pids.is_empty() && code == 0 {
+        writeln!(
+            err,
+            "No process that you may read has replicated page tables."
+        )?;
+    }
+    if listing.unreadable > 0 {
+        writeln!(
+            err,
+            "{} processes of other users could not be read.",
+            listing.unreadable
+        )?;
+    }
+    Ok(code)
+}
+
+fn print_json(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, value)?;
+    writeln!(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{Fixture, OFF};
+    use clap::{CommandFactory, FromArgMatches, Parser};
+
+    #[derive(Debug, Parser)]
+    #[command(name = "nearwalk")]
+    struct Cli {
+        #[command(subcommand)]
+        args: Args,
+    }
+
+    fn parse(line: &str) -> Result<Args, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace()).map(|cli| cli.args)
+    }
+
+    /// Exit status, standard output and standard error of a command line.
+    fn nearwalk(fixture: &Fixture, line: &str) -> (u8, String, String) {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let code = match parse(line).unwrap() {
+            Args::Run(args) => run_command(fixture, &args, &mut err),
+            Args::Set(args) => set_processes(fixture, &args, &mut err),
+            Args::Show(args) => show_all(fixture, &args, &mut out, &mut err),
+        };
+        (
+            code.unwrap(),
+            String::from_utf8(out).unwrap(),
+            String::from_utf8(err).unwrap(),
+        )
+    }
+
+    #[test]
+    fn definitions_are_consistent() {
+        Cli::command().debug_assert();
+        assert!(
+            Cli::from_arg_matches(&Cli::command().get_matches_from(["nearwalk", "show"])).is_ok()
+        );
+    }
+
+    #[test]
+    fn run_takes_both_spellings_and_leaves_the_commands_options_alone() {
+        for line in [
+            "nearwalk run -r 0,2 -- ls -l --all",
+            "nearwalk run --pgtablerepl=0,2 ls -l --all",
+            "nearwalk run -r0,2 ls -l --all",
+        ] {
+            let fixture = Fixture::four_nodes();
+            nearwalk(&fixture, line);
+            assert_eq!(
+                *fixture.log.borrow(),
+                ["prctl eager 0,2", "exec ls -l --all"],
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn run_hands_numactls_options_to_numactl() {
+        for (options, words) in [
+            ("--interleave=all", "--interleave=all"),
+            ("-i all", "--interleave=all"),
+            ("-N 0 -m 0-1", "--cpunodebind=0 --membind=0-1"),
+            ("-C +0-3 -l", "--localalloc --physcpubind=+0-3"),
+            ("-p 1", "--preferred=1"),
+            ("-a -b -m !1", "--all --balancing --membind=!1"),
+        ] {
+            let fixture = Fixture::four_nodes();
+            nearwalk(&fixture, &format!("nearwalk run {options} -r all -- x"));
+            assert_eq!(
+                fixture.log.borrow()[1],
+                format!("exec numactl {words} -- x"),
+                "{options}"
+            );
+        }
+    }
+
+    #[test]
+    fn run_ends_with_a_status_that_says_why() {
+        let fixture = Fixture::four_nodes();
+        fixture.exec_error.set(Some(libc::ENOENT));
+        assert_eq!(nearwalk(&fixture, "nearwalk run -r all x").0, NOT_FOUND);
+        fixture.exec_error.set(Some(libc::EACCES));
+        assert_eq!(nearwalk(&fixture, "nearwalk run -r all x").0, CANNOT_RUN);
+        assert_eq!(nearwalk(&fixture, "nearwalk run -r 9 x").0, NOT_SET);
+        assert_eq!(nearwalk(&fixture, "nearwalk run -r all -l x").0, NOT_SET);
+    }
+
+    #[test]
+    fn wrong_usage_is_refused_by_name() {
+        for (line, part) in [
+            ("nearwalk run -- true", "--pgtablerepl"),
+            ("nearwalk run -r 2-1 true", "range 2-1 runs backwards"),
+            ("nearwalk run -r all", "COMMAND"),
+            ("nearwalk set 5", "NODES"),
+            ("nearwalk set all", "PID"),
+            ("nearwalk set x all", "'x'"),
+            ("nearwalk set -- -5 all", "'-5'"),
+            ("nearwalk show x", "'x'"),
+            ("nearwalk show --system 5", "--system"),
+            ("nearwalk show --cgroup a 5", "--cgroup"),
+            ("nearwalk set --cgroup a", "NODES"),
+            ("nearwalk set --cgroup a 5 all", "--cgroup"),
+            ("nearwalk set --max 5M 5 all", "--max"),
+            ("nearwalk set --cgroup a --max lots all", "`lots`"),
+        ] {
+            let error = parse(line).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{line}");
+            assert!(error.to_string().contains(part), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn set_goes_on_after_a_process_that_is_gone() {
+        let mut fixture = Fixture::four_nodes();
+        fixture.process(5, "a", OFF);
+        fixture.process(7, "b", OFF);
+        let (code, _, err) = nearwalk(&fixture, "nearwalk set 5 6 7 !0");
+        assert_eq!(
+            (code, err.as_str()),
+            (1, "nearwalk: there is no process 6\n")
+        );
+        assert_eq!(
+            *fixture.log.borrow(),
+            [
+                "/proc/5/pgtable_repl <- eager 1-3",
+                "/proc/7/pgtable_repl <- eager 1-3"
+            ]
+        );
+    }
+
+    #[test]
+    fn groups_are_set_and_shown() {
+        let mut fixture = Fixture::four_nodes();
+        for (file, text) in [
+            ("cgroup.controllers", "memory\n"),
+            ("memory.pgtable_repl", "eager 1-3\n"),
+            ("memory.pgtable_repl.effective", "eager 1-3\n"),
+            ("memory.pgtable_repl.current", "0\n"),
+            ("memory.pgtable_repl.max", "1048576\n"),
+            ("memory.pgtable_repl.stat", "refused 0\n"),
+        ] {
+            fixture.file(&format!("/cg/db/{file}"), text);
+        }
+        for (line, written) in [
+            (
+                "nearwalk set --cgroup /cg/db --max 1M !0",
+                &[".max <- 1048576", " <- eager 1-3"][..],
+            ),
+            ("nearwalk set --cgroup /cg/db default", &[" <- default"]),
+            (
+                "nearwalk set --max max --cgroup /cg/db off",
+                &[".max <- max", " <- off"],
+            ),
+        ] {
+            fixture.log.borrow_mut().clear();
+            assert_eq!(
+                nearwalk(&fixture, line),
+                (0, String::new(), String::new()),
+                "{line}"
+            );
+            let log: Vec<String> = written
+                .iter()
+                .map(|text| format!("/cg/db/memory.pgtable_repl{text}"))
+                .collect();
+            assert_eq!(*fixture.log.borrow(), log, "{line}");
+        }
+
+        let (code, out, err) = nearwalk(&fixture, "nearwalk show --cgroup /cg/db --cgroup /cg/no");
+        assert_eq!((code, out.lines().count()), (1, 2));
+        assert_eq!(err, "nearwalk: there is no cgroup `/cg/no`\n");
+        let (code, out, _) = nearwalk(&fixture, "nearwalk show --json --cgroup /cg/db");
+        let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(
+            (code, &json["cgroups"][0]["max"]),
+            (0, &serde_json::json!(1_048_576))
+        );
+    }
+
+    #[test]
+    fn set_changes_nothing_when_a_node_is_wrong() {
+        let mut fixture = Fixture::lopsided();
+        fixture.process(5, "a", OFF);
+        let (code, _, err) = nearwalk(&fixture, "nearwalk set 5 0,2");
+        assert_eq!(code, 1);
+        assert_eq!(
+            err,
+            "nearwalk: node 2 has no CPUs; page tables can be replicated on 0-1\n"
+        );
+        assert!(fixture.log.borrow().is_empty());
+    }
+
+    #[test]
+    fn kernels_without_the_feature_are_named_by_every_verb() {
+        let mut fixture = Fixture::four_nodes();
+        fixture.without("/proc/self/pgtable_repl");
+        for (line, status) in [
+            ("nearwalk run -r all true", NOT_SET),
+            ("nearwalk set 1 all", UNSUPPORTED),
+            ("nearwalk show", UNSUPPORTED),
+            ("nearwalk show --system", UNSUPPORTED),
+        ] {
+            let (code, out, err) = nearwalk(&fixture, line);
+            assert_eq!(code, status, "{line}");
+            assert!(out.is_empty() && err.contains("make kernel"), "{line}");
+        }
+    }
+
+    #[test]
+    fn show_lists_what_there_is_and_says_what_is_missing() {
+        let mut fixture = Fixture::four_nodes();
+        fixture.process(5, "a", OFF);
+        let (code, out, err) = nearwalk(&fixture, "nearwalk show");
+        assert_eq!((code, out.as_str()), (0, ""));
+        assert!(err.starts_with("No process"));
+        let (code, out, err) = nearwalk(&fixture, "nearwalk show 5 6");
+        assert_eq!(code, 1);
+        assert_eq!(out.lines().count(), 2);
+        assert_eq!(err, "nearwalk: there is no process 6\n");
+        let (_, out, _) = nearwalk(&fixture, "nearwalk show --json");
+        let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(json, serde_json::json!({"processes": [], "unreadable": 0}));
+    }
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The `nearwalk` command: dispatches to one library crate per area.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Place, replicate, migrate and show page tables
+#[derive(Parser)]
+#[command(name = "nearwalk", version, propagate_version = true)]
+enum Nearwalk {
+    Bench(nearwalk_bench::Args),
+    Demo(nearwalk_demo::Args),
+    Dump(nearwalk_dump::cli::dump::Args),
+    Lab(nearwalk_lab::Args),
+    Lens(nearwalk_lens::Args),
+    Locality(nearwalk_dump::cli::locality::Args),
+    #[command(flatten)]
+    Repl(nearwalk_repl::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Nearwalk::parse() {
+        Nearwalk::Bench(args) => nearwalk_bench::run(args),
+        Nearwalk::Demo(args) => nearwalk_demo::run(args),
+        Nearwalk::Dump(args) => nearwalk_dump::cli::dump::run(args),
+        Nearwalk::Lab(args) => nearwalk_lab::run(args),
+        Nearwalk::Lens(args) => nearwalk_lens::run(args),
+        Nearwalk::Locality(args) => nearwalk_dump::cli::locality::run(args),
+        Nearwalk::Repl(args) => nearwalk_repl::run(args),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("nearwalk: {error:#}");
+        ExitCode::FAILURE
+    })
+}
