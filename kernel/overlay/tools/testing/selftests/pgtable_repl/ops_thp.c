@@ -171,6 +171,42 @@ TEST_F(ops, cow_after_fork)
 	}
 }
 
+/*
+ * Made clean, written by a CPU of another node, whose walker notes it in its own
+ * copy, and inherited: reclaim must not take the child's page for one that may go.
+ */
+TEST_F(ops, free_then_write_then_fork)
+{
+	char *mem;
+	int i, go[2];
+	pid_t pid;
+
+	for (i = 0; i < repl_topo.nr; i++) {
+		mem = map_huge(0, 1);
+		if (!mem)
+			SKIP(return, NO_HUGE);
+		ASSERT_EQ(0, madvise(mem, LEN, MADV_FREE));
+		EXPECT_EQ(0, repl_fill_from(i, mem, LEN, i + 2));
+		ASSERT_EQ(0, pipe(go));
+		pid = fork();
+		if (!pid) {
+			char byte;
+
+			/* Until the page is nobody else's. */
+			if (read(go[0], &byte, 1) != 1 ||
+			    madvise(mem, LEN, MADV_PAGEOUT))
+				_exit(1);
+			_exit(repl_compare(mem, LEN, i + 2) ? 2 : 0);
+		}
+		ASSERT_EQ(0, munmap(mem, LEN));
+		ASSERT_EQ(1, write(go[1], "x", 1));
+		EXPECT_EQ(0, repl_wait(pid)) TH_LOG("written on node %d",
+						   repl_topo.node[i]);
+		close(go[0]);
+		close(go[1]);
+	}
+}
+
 /* Base pages become a huge page, are split, and become one again. */
 TEST_F(ops, collapse)
 {
