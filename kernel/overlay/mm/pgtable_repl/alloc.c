@@ -33,17 +33,19 @@ static DECLARE_DELAYED_WORK(repl_refill_work, repl_refill);
 static struct page *repl_reserve_take(int nid)
 {
 	struct repl_reserve *r = &repl_reserve[nid];
+	unsigned long flags;
 	struct page *page;
 
 	if (!READ_ONCE(r->nr))
 		return NULL;
-	spin_lock(&r->lock);
+	/* Of a probe in here that reads user space, a fault may want a page. */
+	spin_lock_irqsave(&r->lock, flags);
 	page = list_first_entry_or_null(&r->pages, struct page, lru);
 	if (page) {
 		list_del(&page->lru);
 		r->nr--;
 	}
-	spin_unlock(&r->lock);
+	spin_unlock_irqrestore(&r->lock, flags);
 	if (page)
 		schedule_delayed_work(&repl_refill_work, REPL_REFILL_DELAY);
 	return page;
@@ -56,13 +58,13 @@ static bool repl_reserve_resize(int nid, unsigned long target)
 	struct page *page;
 
 	while (READ_ONCE(r->nr) > target) {
-		spin_lock(&r->lock);
+		spin_lock_irq(&r->lock);
 		page = list_first_entry_or_null(&r->pages, struct page, lru);
 		if (page) {
 			list_del(&page->lru);
 			r->nr--;
 		}
-		spin_unlock(&r->lock);
+		spin_unlock_irq(&r->lock);
 		if (page)
 			__free_page(page);
 	}
@@ -71,10 +73,10 @@ static bool repl_reserve_resize(int nid, unsigned long target)
 					__GFP_NORETRY | __GFP_NOWARN, 0);
 		if (!page)
 			return false;
-		spin_lock(&r->lock);
+		spin_lock_irq(&r->lock);
 		list_add(&page->lru, &r->pages);
 		r->nr++;
-		spin_unlock(&r->lock);
+		spin_unlock_irq(&r->lock);
 		cond_resched();
 	}
 	return true;
