@@ -168,7 +168,8 @@ selftests_in_vm() {
 	return "$status"
 }
 
-stage_vm-release() { selftests_in_vm vm-release ours 900; }
+# KFENCE changes the kernel's page tables from interrupts, here and below.
+stage_vm-release() { selftests_in_vm vm-release ours 900 --append kfence.sample_interval=10; }
 
 # Lazy trees, in every process and for what does not ask for one or the other.
 stage_vm-lazy() {
@@ -179,7 +180,8 @@ stage_vm-lazy() {
 	for name in inherit ldt fresh stale lazy domains race; do
 		tests+=(-t "pgtable_repl:$name")
 	done
-	selftests_in_vm vm-lazy ours 1200 --append sysctl.vm.pgtable_repl_mode=4 -- "${tests[@]}"
+	selftests_in_vm vm-lazy ours 1200 --append sysctl.vm.pgtable_repl_mode=4 \
+		--append kfence.sample_interval=10 -- "${tests[@]}"
 }
 
 # A domain for each CPU: what holds between nodes holds within one.
