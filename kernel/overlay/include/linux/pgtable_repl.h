@@ -70,6 +70,17 @@ static inline bool mm_has_pgtable_repl(struct mm_struct *mm)
 	return READ_ONCE(mm->pgtable_repl);
 }
 
+bool __pgtable_repl_lazy(struct mm_struct *mm);
+
+/*
+ * Whether an access by the current task may fault on what mm->pgd has.  Where
+ * page faults are disabled and a lock is in the way, it fails then.
+ */
+static inline bool mm_has_lazy_pgtables(struct mm_struct *mm)
+{
+	return mm_has_pgtable_repl(mm) && __pgtable_repl_lazy(mm);
+}
+
 int pgtable_repl_set(struct mm_struct *mm,
 		     const struct pgtable_repl_policy *policy);
 void pgtable_repl_get(struct mm_struct *mm, struct pgtable_repl_policy *policy);
@@ -109,6 +120,7 @@ static __always_inline int pgtable_repl_place(gfp_t gfp)
 
 static inline void mm_init_pgtable_repl(struct mm_struct *mm) { }
 static inline bool mm_has_pgtable_repl(struct mm_struct *mm) { return false; }
+static inline bool mm_has_lazy_pgtables(struct mm_struct *mm) { return false; }
 static inline int pgtable_repl_fork(struct mm_struct *mm,
 				    struct mm_struct *oldmm)
 {

@@ -99,6 +99,7 @@ DECLARE_PER_CPU(struct pgtable_repl_batch, pgtable_repl_batch);
 void __pgtable_repl_lazy_enter(void);
 void __pgtable_repl_lazy_leave(void);
 void __pgtable_repl_lazy_flush(void);
+void __pgtable_repl_lazy_switch(void);
 
 static __always_inline void pgtable_repl_lazy_enter(void)
 {
@@ -119,6 +120,27 @@ static __always_inline void pgtable_repl_lazy_flush(void)
 	if (unlikely(this_cpu_read(pgtable_repl_batch.lazy)))
 		__pgtable_repl_lazy_flush();
 }
+
+/*
+ * Sections are the CPU's.  Where preemption is not counted, one may have been
+ * entered before any lock was taken, and sleep: it ends here for good.
+ */
+static __always_inline void pgtable_repl_lazy_switch(void)
+{
+	if (unlikely(this_cpu_read(pgtable_repl_batch.lazy)))
+		__pgtable_repl_lazy_switch();
+}
+
+static inline void pgtable_repl_start_context_switch(struct task_struct *prev)
+{
+	pgtable_repl_lazy_switch();
+#ifdef __HAVE_ARCH_START_CONTEXT_SWITCH
+	arch_start_context_switch(prev);
+#endif
+}
+#undef __HAVE_ARCH_START_CONTEXT_SWITCH
+#define __HAVE_ARCH_START_CONTEXT_SWITCH
+#define arch_start_context_switch(prev)	pgtable_repl_start_context_switch(prev)
 
 static inline void pgtable_repl_enter_lazy_mmu_mode(void)
 {
@@ -154,8 +176,12 @@ static inline void pgtable_repl_flush_lazy_mmu_mode(void)
  * a price: the compiler keeps what must survive it in registers that the
  * function has to save first.  So the slow paths behind the busiest gates save
  * what they use by themselves, and the compiler is not told that they are calls.
+ *
+ * Tracers that have a function return to them (function_graph, BPF's fexit) only
+ * keep the registers that hold its result: no tracer may attach to one of these.
+ * kprobes may, at the entry and at the return: they keep all.
  */
-#define __repl_slow	__attribute__((no_caller_saved_registers))
+#define __repl_slow	notrace __attribute__((no_caller_saved_registers))
 
 #define pgtable_repl_call(func, entry, arg)				\
 ({									\
@@ -170,12 +196,15 @@ pteval_t __repl_slow __pgtable_repl_sync(void *entry, unsigned long nr);
 pteval_t __repl_slow __pgtable_repl_set_ptes(void *entry, pteval_t val,
 					     unsigned long nr);
 pteval_t __repl_slow __pgtable_repl_read(void *entry, pteval_t val);
+pteval_t __repl_slow __pgtable_repl_read_pmd(void *entry, pteval_t val);
 pteval_t __repl_slow __pgtable_repl_cleared(void *entry, pteval_t old);
+pteval_t __repl_slow __pgtable_repl_taken_out(void *entry, pteval_t old);
 pteval_t __repl_slow __pgtable_repl_cleared_full(void *entry, pteval_t old);
 pteval_t __repl_slow __pgtable_repl_wrprotect(void *entry, unsigned long nr);
 pteval_t __pgtable_repl_exchange(void *entry, pteval_t old, pteval_t val);
 void __pgtable_repl_set_entry(void *entry, pteval_t val, enum pg_level level);
 bool __pgtable_repl_clear_young(void *entry);
+bool __pgtable_repl_clear_young_pmd(void *entry);
 bool __pgtable_repl_has_copies(void *entry);
 
 /* Set one entry that may point to a table: pmd, pud, p4d, pgd. */
@@ -223,6 +252,26 @@ static __always_inline pteval_t pgtable_repl_read(void *entry, pteval_t val)
 	return val;
 }
 
+/* The same for an entry of a PMD table, which may point to a table. */
+static __always_inline pteval_t pgtable_repl_read_pmd(void *entry, pteval_t val)
+{
+	if (pgtable_repl_active() && pgtable_repl_incomplete(val))
+		return pgtable_repl_call(__pgtable_repl_read_pmd, entry, val);
+	return val;
+}
+
+/*
+ * The canonical entry was @old and has just been cleared, to be set again under
+ * the same lock: return the accessed and dirty bits of copies, and see that none
+ * sets any from now on.  Copies that are lazy go on holding something.
+ */
+static __always_inline pteval_t pgtable_repl_taken_out(void *entry, pteval_t old)
+{
+	if (pgtable_repl_active() && pgtable_repl_incomplete(old))
+		return pgtable_repl_call(__pgtable_repl_taken_out, entry, old);
+	return 0;
+}
+
 /*
  * The canonical entry was @old and has just been cleared: clear the copies as
  * well and return the accessed and dirty bits found in them.
@@ -268,6 +317,12 @@ static __always_inline pteval_t pgtable_repl_wrprotect(void *entry)
 static __always_inline bool pgtable_repl_clear_young(void *entry)
 {
 	return pgtable_repl_active() && __pgtable_repl_clear_young(entry);
+}
+
+/* The same for an entry of a PMD table, which may point to a table. */
+static __always_inline bool pgtable_repl_clear_young_pmd(void *entry)
+{
+	return pgtable_repl_active() && __pgtable_repl_clear_young_pmd(entry);
 }
 
 /* Store to the canonical entry only. */
@@ -386,7 +441,7 @@ static __always_inline pmd_t pmdp_get(pmd_t *pmdp)
 {
 	pmd_t pmd = READ_ONCE(*pmdp);
 
-	return native_make_pmd(pgtable_repl_read(pmdp, native_pmd_val(pmd)));
+	return native_make_pmd(pgtable_repl_read_pmd(pmdp, native_pmd_val(pmd)));
 }
 
 #else /* !CONFIG_PGTABLE_REPL */
@@ -424,6 +479,10 @@ static __always_inline pteval_t pgtable_repl_wrprotect(void *entry)
 	return 0;
 }
 static __always_inline bool pgtable_repl_clear_young(void *entry)
+{
+	return false;
+}
+static __always_inline bool pgtable_repl_clear_young_pmd(void *entry)
 {
 	return false;
 }

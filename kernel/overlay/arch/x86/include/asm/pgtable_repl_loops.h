@@ -117,7 +117,7 @@ ptep_modify_prot_start_copied(struct vm_area_struct *vma, unsigned long addr,
 	pte_t pte = native_ptep_get_and_clear(ptep);
 
 	if (pgtable_repl_incomplete(native_pte_val(pte)))
-		pte = pte_set_flags(pte, pgtable_repl_call(__pgtable_repl_cleared,
+		pte = pte_set_flags(pte, pgtable_repl_call(__pgtable_repl_taken_out,
 						ptep, native_pte_val(pte)));
 	page_table_check_pte_clear(vma->vm_mm, pte);
 	return pte;

@@ -38,7 +38,7 @@ static void repl_diff(struct repl_check *c, const char *what,
 static pteval_t repl_ignore(pteval_t val, enum pg_level level)
 {
 	if (level > PG_LEVEL_4K && repl_is_table(val))
-		return _PAGE_ACCESSED;
+		return _PAGE_ACCESSED | REPL_WAS_ACCESSED;
 	return val & _PAGE_PRESENT ? REPL_MAY_DIFFER : 0;
 }
 
@@ -84,7 +84,7 @@ static void repl_check_copy(struct repl_check *c, struct ptdesc *table,
 		    (!root || i < PGD_KERNEL_START))
 			want = repl_translate(want, domain);
 		c->report->entries++;
-		if (copy->pt_repl_lazy && !have &&
+		if (copy->pt_repl_lazy && repl_none(have) &&
 		    (!root || i < PGD_KERNEL_START))
 			continue;
 		if ((want ^ have) & ~ignore)

@@ -86,8 +86,8 @@ static void repl_link(struct ptdesc *table, void *entry, pteval_t val,
 		unsigned int domain = copy->pt_repl_domain;
 
 		/* The others of these are linked when they fault (lazy.c). */
-		if (copy->pt_repl_lazy && READ_ONCE(*slot))
-			repl_note(copy);
+		if (copy->pt_repl_lazy && !repl_none(READ_ONCE(*slot)))
+			repl_note(copy, READ_ONCE(*slot) & _PAGE_PRESENT);
 		if (copy->pt_repl_lazy && !repl_own(copy)) {
 			if (READ_ONCE(*slot))
 				repl_write(slot, 0, level);
@@ -131,11 +131,12 @@ void __pgtable_repl_set_entry(void *entry, pteval_t val, enum pg_level level)
 	}
 	for_each_copy(copy, table) {
 		pteval_t *slot = repl_slot(copy, entry);
+		pteval_t kept = repl_keeps(copy, val);
 
 		if (!user)
 			repl_write(slot, val, level);
-		else if (repl_takes(copy, slot))
-			repl_write(slot, repl_keeps(copy, val), level);
+		else if (repl_takes(copy, slot, kept))
+			repl_write(slot, kept, level);
 	}
 }
 
@@ -175,8 +176,12 @@ static noinline bool repl_run_start(pteval_t *entry, unsigned int nr)
 	struct pgtable_repl_run *run;
 	int i;
 
-	/* Preemptible, this may be another CPU's; no section is open there. */
-	if (!this_cpu_read(pgtable_repl_batch.lazy))
+	/*
+	 * Preemptible, this may be another CPU's; no section is open there.  An
+	 * interrupt (KFENCE's, which changes the kernel's tables) may have come
+	 * in the middle of a change to a run, and the section is not its own.
+	 */
+	if (!this_cpu_read(pgtable_repl_batch.lazy) || !in_task())
 		return false;
 	batch = this_cpu_ptr(&pgtable_repl_batch);
 	for (i = 0; i < ARRAY_SIZE(batch->run); i++) {
@@ -241,6 +246,23 @@ void __pgtable_repl_lazy_leave(void)
 	__this_cpu_write(pgtable_repl_batch.lazy, false);
 }
 
+/**
+ * __pgtable_repl_lazy_switch() - a task leaves the CPU in a lazy MMU section
+ *
+ * With no lock held, as might be, there is no run: the task began none yet, or
+ * has flushed what it changed.  It goes on without a section.
+ *
+ * Context: preemption off, in the scheduler.
+ */
+void __pgtable_repl_lazy_switch(void)
+{
+	/* Where preemption is counted, only those who cannot sleep have one. */
+	VM_WARN_ON_ONCE(IS_ENABLED(CONFIG_PREEMPT_COUNT) ||
+			__this_cpu_read(pgtable_repl_batch.run[0].end) ||
+			__this_cpu_read(pgtable_repl_batch.run[1].end));
+	__pgtable_repl_lazy_leave();
+}
+
 /*
  * The entry points below save the registers that they use.  What is rare in
  * them is in functions that do the same, called by pgtable_repl_call(), because
@@ -262,9 +284,10 @@ pteval_t __repl_slow repl_store_lazy(void *entry, pteval_t val)
 
 	for_each_copy(copy, __repl_table_of(entry)) {
 		pteval_t *slot = repl_slot(copy, entry);
+		pteval_t kept = repl_keeps(copy, val);
 
-		if (repl_takes(copy, slot))
-			WRITE_ONCE(*slot, repl_keeps(copy, val));
+		if (repl_takes(copy, slot, kept))
+			WRITE_ONCE(*slot, kept);
 	}
 	return 0;
 }
@@ -390,6 +413,48 @@ pteval_t __repl_slow __pgtable_repl_read(void *entry, pteval_t val)
 }
 EXPORT_SYMBOL_GPL(__pgtable_repl_read);
 
+/* An entry that points to a table has been used if that of any copy has. */
+pteval_t __repl_slow repl_read_link(void *entry, pteval_t val)
+{
+	struct ptdesc *table = repl_table_of(entry);
+	struct ptdesc *copy;
+	pteval_t used = 0;
+
+	if (!table || (val & _PAGE_ACCESSED))
+		return val;
+	rcu_read_lock();
+	for_each_copy(copy, table) {
+		pteval_t v = READ_ONCE(*repl_slot(copy, entry));
+
+		if (repl_is_table(v))
+			used |= v & _PAGE_ACCESSED;
+	}
+	rcu_read_unlock();
+	/* As __pgtable_repl_read(); if that fails, it is a newer value. */
+	if (used && try_cmpxchg((pteval_t *)entry, &val, val | used))
+		val |= used;
+	return val;
+}
+
+/**
+ * __pgtable_repl_read_pmd() - the same for an entry of a PMD table
+ * @entry: the canonical entry
+ * @val: its value, present to the hardware
+ *
+ * Copies point to other tables than the canonical entry does, which does not
+ * tell whether they have been used.
+ *
+ * Context: any, with or without the table's lock.
+ * Return: as __pgtable_repl_read().
+ */
+pteval_t __repl_slow __pgtable_repl_read_pmd(void *entry, pteval_t val)
+{
+	if (repl_is_table(val))
+		return pgtable_repl_call(repl_read_link, entry, val);
+	return pgtable_repl_call(__pgtable_repl_read, entry, val);
+}
+EXPORT_SYMBOL_GPL(__pgtable_repl_read_pmd);
+
 /*
  * Extend a run by one entry, or find that it is the last one there already, as
  * when an entry is cleared and then set.
@@ -426,9 +491,14 @@ pteval_t __repl_slow repl_exchange(void *entry, pteval_t val)
 	for_each_copy(copy, table) {
 		pteval_t *slot = repl_slot(copy, entry), found;
 
-		if (!repl_takes(copy, slot))
+		/* A value to be replaced in a moment is not for who has none. */
+		if (val && !(val & _PAGE_PRESENT) && copy->pt_repl_lazy &&
+		    repl_none(READ_ONCE(*slot)))
 			continue;
-		found = xchg(slot, repl_keeps(copy, val));
+		/* Nor is it to be forgotten: nobody may see need for a flush. */
+		if (!repl_takes(copy, slot, val))
+			continue;
+		found = xchg(slot, val);
 		if (found & _PAGE_PRESENT)
 			bits |= found & PGTABLE_REPL_AD;
 	}
@@ -444,11 +514,15 @@ pteval_t __repl_slow repl_exchange(void *entry, pteval_t val)
  * Atomic where another domain's walker may set a bit until the moment that the
  * entry goes.
  *
+ * A value that is not present, by pmdp_invalidate_ad(), is replaced before the
+ * lock is dropped, and may then be found to need no flush.  A lazy copy that
+ * holds the entry gets it like any other, and holds it throughout.
+ *
  * Return: accessed and dirty bits that the copies had.
  */
 pteval_t __pgtable_repl_exchange(void *entry, pteval_t old, pteval_t val)
 {
-	if (pgtable_repl_incomplete(old))
+	if (pgtable_repl_incomplete(old) || !(val & _PAGE_PRESENT))
 		return repl_exchange(entry, val);
 	repl_sync_run(entry, 1);
 	return 0;
@@ -476,6 +550,26 @@ pteval_t __repl_slow __pgtable_repl_cleared(void *entry, pteval_t old)
 	return 0;
 }
 EXPORT_SYMBOL_GPL(__pgtable_repl_cleared);
+
+/**
+ * __pgtable_repl_taken_out() - an entry is being changed, and not yet set again
+ * @entry: the canonical entry, already cleared
+ * @old: what it was, incomplete
+ *
+ * Copies get a value that is neither present nor zero, so that lazy ones which
+ * held the entry go on holding one: that of ptep_modify_prot_commit(), after
+ * which there need not be a flush.
+ *
+ * Context: the table's lock is held, and will be until the entry is set.
+ * Return: accessed and dirty bits that the copies had.
+ */
+pteval_t __repl_slow __pgtable_repl_taken_out(void *entry, pteval_t old)
+{
+	if (repl_in_table(entry) && !__repl_table_of(entry)->pt_repl)
+		return 0;
+	return pgtable_repl_call(repl_exchange, entry, REPL_TAKEN_OUT);
+}
+EXPORT_SYMBOL_GPL(__pgtable_repl_taken_out);
 
 pteval_t __repl_slow repl_bits(void *entry, unsigned long nr)
 {
@@ -532,9 +626,9 @@ pteval_t __repl_slow repl_wrprotect(void *entry, unsigned long nr)
 		pteval_t old = READ_ONCE(*slot), new;
 
 		if (copy->pt_repl_lazy) {
-			if (!old)
+			if (repl_none(old))
 				continue;
-			repl_note(copy);
+			repl_note(copy, false);
 		}
 		do {
 			new = native_pte_val(pte_wrprotect(native_make_pte(old)));
@@ -569,7 +663,7 @@ EXPORT_SYMBOL_GPL(__pgtable_repl_wrprotect);
 
 /**
  * __pgtable_repl_clear_young() - clear the accessed bit in all copies
- * @entry: the canonical entry; may point to a table
+ * @entry: the canonical entry, of a page
  *
  * Return: whether a copy had it set.
  */
@@ -590,3 +684,38 @@ bool __pgtable_repl_clear_young(void *entry)
 	return young;
 }
 EXPORT_SYMBOL_GPL(__pgtable_repl_clear_young);
+
+/**
+ * __pgtable_repl_clear_young_pmd() - the same for an entry of a PMD table
+ * @entry: the canonical entry; may point to a table
+ *
+ * Whether a lazy copy is in use is known by the accessed bits of links to it,
+ * which a walker that has one in its cache does not set again: idle.c must find
+ * that they were set.
+ *
+ * Context: the table's lock is held.
+ * Return: whether a copy had it set.
+ */
+bool __pgtable_repl_clear_young_pmd(void *entry)
+{
+	struct ptdesc *table = repl_table_of(entry);
+	struct ptdesc *copy;
+	bool young = false;
+
+	if (!table || !repl_is_table(READ_ONCE(*(pteval_t *)entry)))
+		return __pgtable_repl_clear_young(entry);
+	for_each_copy(copy, table) {
+		pteval_t *slot = repl_slot(copy, entry);
+		pteval_t old = READ_ONCE(*slot), new;
+
+		do {
+			if (!(old & _PAGE_ACCESSED))
+				break;
+			new = old & ~_PAGE_ACCESSED;
+			if (copy->pt_repl_lazy)
+				new |= REPL_WAS_ACCESSED;
+		} while (!try_cmpxchg(slot, &old, new));
+		young |= old & _PAGE_ACCESSED;
+	}
+	return young;
+}

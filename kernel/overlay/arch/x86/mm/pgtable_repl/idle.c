@@ -30,9 +30,15 @@ static void repl_idle_mark(struct ptdesc *table, struct ptdesc *copy,
 
 		if (!repl_is_table(val))
 			continue;
-		if (val & _PAGE_ACCESSED) {
-			clear_bit(_PAGE_BIT_ACCESSED,
-				  (unsigned long *)&slot[i]);
+		if (val & (_PAGE_ACCESSED | REPL_WAS_ACCESSED)) {
+			/* MGLRU asks the canonical entry, and as for all copies. */
+			if ((val & _PAGE_ACCESSED) &&
+			    repl_is_table(READ_ONCE(canon[i])))
+				set_bit(_PAGE_BIT_ACCESSED,
+					(unsigned long *)&canon[i]);
+			/* The walker may set the former again, but nobody else. */
+			WRITE_ONCE(slot[i], val & ~(_PAGE_ACCESSED |
+						    REPL_WAS_ACCESSED));
 			++*changed;
 		} else if ((val ^ READ_ONCE(canon[i])) & PTE_PFN_MASK) {
 			/* A copy; that of a canonical table takes no memory. */
@@ -83,7 +89,7 @@ static void repl_idle_unlinked(struct ptdesc *table, pteval_t *entry,
 		if (!copy->pt_repl_lazy)
 			continue;
 		parent = repl_find(table, copy->pt_repl_domain);
-		if (!parent || !READ_ONCE(*repl_slot(parent, entry)))
+		if (!parent || repl_none(READ_ONCE(*repl_slot(parent, entry))))
 			node_set(copy->pt_repl_domain, *domains);
 	}
 }

@@ -7,6 +7,8 @@
  * machine that has one.
  */
 #include <kunit/test.h>
+#include <linux/ftrace.h>
+#include <linux/irq_work.h>
 #include <linux/kthread.h>
 #include <linux/pgtable_copies.h>
 #include <linux/prctl.h>
@@ -285,6 +287,39 @@ static void repl_test_clear_young(struct kunit *test)
 	repl_test_empty(t);
 }
 
+/*
+ * An entry that points to a table has been used if any domain's walker did.  A
+ * lazy copy is told apart from one that is idle by that, too (idle.c).
+ */
+static void repl_test_table_is_young(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct vm_area_struct vma = { .vm_mm = t->mm };
+	unsigned long addr = TEST_ADDR & PMD_MASK;
+	struct ptdesc *copy;
+	spinlock_t *ptl;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	copy = virt_to_ptdesc(t->pmdp)->pt_repl;
+	KUNIT_ASSERT_NOT_NULL(test, copy);
+	ptl = pmd_lock(t->mm, t->pmdp);
+	pmdp_test_and_clear_young(&vma, addr, t->pmdp);
+	KUNIT_EXPECT_FALSE(test, pmd_young(pmdp_get(t->pmdp)));
+	KUNIT_EXPECT_FALSE(test, pmdp_test_and_clear_young(&vma, addr, t->pmdp));
+	for_each_copy(copy, virt_to_ptdesc(t->pmdp)) {
+		repl_test_walker(copy, (pte_t *)t->pmdp, _PAGE_ACCESSED);
+		KUNIT_EXPECT_TRUE(test, pmd_young(pmdp_get(t->pmdp)));
+		KUNIT_EXPECT_PTR_EQ(test, pmd_page(pmdp_get(t->pmdp)),
+				    virt_to_page(t->ptep));
+		KUNIT_EXPECT_TRUE(test, pmdp_test_and_clear_young(&vma, addr,
+								  t->pmdp));
+		KUNIT_EXPECT_FALSE(test, pmd_young(pmdp_get(t->pmdp)));
+	}
+	spin_unlock(ptl);
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+}
+
 /* A lazy MMU section over the table at TEST_ADDR, entries young and dirty. */
 static struct ptdesc *repl_test_section(struct kunit *test)
 {
@@ -344,6 +379,75 @@ static void repl_test_flush_comes_after_the_sweep(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, *repl_slot(copy, t->ptep), 0);
 	repl_test_section_end(t);
 	repl_test_empty(t);
+}
+
+struct repl_test_irq {
+	struct irq_work work;
+	pte_t *ptep;
+};
+
+/* As KFENCE does on a table of the kernel's. */
+static void repl_test_interrupt(struct irq_work *work)
+{
+	struct repl_test_irq *irq = container_of(work, struct repl_test_irq,
+						 work);
+
+	set_pte(irq->ptep, native_make_pte(0));
+}
+
+/* An interrupt may come between the look at a run and the change to it. */
+static void repl_test_interrupt_leaves_runs_alone(struct kunit *test)
+{
+	struct repl_test_irq irq = {
+		.work = IRQ_WORK_INIT_HARD(repl_test_interrupt),
+	};
+	struct repl_test *t = test->priv;
+	struct pgtable_repl_run before[2];
+	struct ptdesc *copy;
+
+	irq.ptep = (pte_t *)get_zeroed_page(GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, irq.ptep);
+	copy = repl_test_section(test);
+	ptep_get_and_clear(t->mm, TEST_ADDR, t->ptep);
+	/* Another table's, as in fork and mremap: a third displaces one. */
+	set_pte(irq.ptep + PTRS_PER_PTE / 2, native_make_pte(0));
+	memcpy(before, this_cpu_ptr(pgtable_repl_batch.run), sizeof(before));
+	KUNIT_EXPECT_NOT_NULL(test, before[0].end);
+	irq_work_queue(&irq.work);
+	irq_work_sync(&irq.work);
+	KUNIT_EXPECT_MEMEQ(test, before,
+			   this_cpu_ptr(pgtable_repl_batch.run), sizeof(before));
+	repl_test_section_end(t);
+	KUNIT_EXPECT_EQ(test, *repl_slot(copy, t->ptep), 0);
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+	repl_test_empty(t);
+	free_page((unsigned long)irq.ptep);
+}
+
+/*
+ * Functions that save the registers they use must not be traced: a tracer that
+ * they return to changes some.
+ */
+static void repl_test_slow_halves_are_not_traced(struct kunit *test)
+{
+	static void *const slow[] = {
+		__pgtable_repl_sync, __pgtable_repl_set_ptes,
+		__pgtable_repl_read, __pgtable_repl_read_pmd,
+		__pgtable_repl_cleared, __pgtable_repl_cleared_full,
+		__pgtable_repl_taken_out, __pgtable_repl_wrprotect,
+		repl_sync_run, repl_store_lazy, repl_set_run, repl_exchange,
+		repl_bits, repl_read_link, repl_wrprotect,
+	};
+	unsigned int i;
+
+	if (!IS_ENABLED(CONFIG_DYNAMIC_FTRACE))
+		kunit_skip(test, "needs CONFIG_DYNAMIC_FTRACE");
+	for (i = 0; i < ARRAY_SIZE(slow); i++)
+		KUNIT_EXPECT_EQ_MSG(test, ftrace_location((unsigned long)slow[i]),
+				    0, "%ps", slow[i]);
+	/* One that may be: the question was the right one. */
+	KUNIT_EXPECT_NE(test, ftrace_location((unsigned long)
+					__pgtable_repl_set_entry), 0);
 }
 
 /* What a section skips is not stored to: the hardware may set bits there. */
@@ -742,8 +846,93 @@ static void repl_test_lazy_gather_knows_who_had_it(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, node_isset(domain, tlb.repl_domains));
 	ptep_get_and_clear(t->mm, TEST_ADDR, t->ptep + TEST_USED);
 	KUNIT_EXPECT_TRUE(test, node_isset(domain, tlb.repl_domains));
+	/* Nothing else tells of that domain any more. */
+	KUNIT_EXPECT_TRUE(test, tlb.repl_owed);
+	tlb_flush_pte_range(&tlb, TEST_ADDR + TEST_USED * PAGE_SIZE, PAGE_SIZE);
 	spin_unlock(t->ptl);
+	tlb_flush_mmu(&tlb);
+	KUNIT_EXPECT_FALSE(test, tlb.repl_owed);
 	tlb_finish_mmu(&tlb);
+	repl_test_empty(t);
+}
+
+/*
+ * What is taken out and put back may need no flush, so that it must go on being
+ * known.  @section: as mprotect() does it; else as NUMA faults and others do.
+ */
+static void repl_test_rewrite(struct kunit *test, bool section)
+{
+	struct repl_test *t = test->priv;
+	unsigned long addr = TEST_ADDR + TEST_USED * PAGE_SIZE;
+	unsigned int domain, round;
+	pte_t *ptep, pte;
+	struct mmu_gather tlb;
+	struct ptdesc *copy;
+
+	repl_test_lazy(test, 0);
+	copy = repl_test_used(test);
+	domain = copy->pt_repl_domain;
+	ptep = t->ptep + TEST_USED;
+	/* First incomplete: the walker may set bits; then complete. */
+	for (round = 0; round < 2; round++) {
+		tlb_gather_mmu(&tlb, t->mm);
+		spin_lock(t->ptl);
+		if (section)
+			arch_enter_lazy_mmu_mode();
+		repl_test_walker(copy, ptep, _PAGE_ACCESSED | _PAGE_DIRTY);
+		pte = section ?
+			ptep_modify_prot_start_copied(&t->vma, addr, ptep) :
+			ptep_modify_prot_start(&t->vma, addr, ptep);
+		KUNIT_EXPECT_TRUE(test, pte_young(pte) && pte_dirty(pte));
+		if (!round)
+			KUNIT_EXPECT_FALSE(test, *repl_slot(copy, ptep) &
+						 _PAGE_PRESENT);
+		KUNIT_EXPECT_NE(test, *repl_slot(copy, ptep), 0);
+		if (section)
+			ptep_modify_prot_commit_copied(&t->vma, addr, ptep,
+						       pte, pte);
+		else
+			ptep_modify_prot_commit(&t->vma, addr, ptep, pte, pte);
+		if (section)
+			arch_leave_lazy_mmu_mode();
+		spin_unlock(t->ptl);
+		KUNIT_EXPECT_FALSE(test, tlb.repl_owed);
+		tlb_finish_mmu(&tlb);
+		repl_test_holds(test, copy, TEST_USED, TEST_USED);
+	}
+	/* It is told of the next change. */
+	tlb_gather_mmu(&tlb, t->mm);
+	spin_lock(t->ptl);
+	ptep_get_and_clear(t->mm, addr, ptep);
+	spin_unlock(t->ptl);
+	KUNIT_EXPECT_TRUE(test, node_isset(domain, tlb.repl_domains));
+	tlb_flush_pte_range(&tlb, addr, PAGE_SIZE);
+	tlb_finish_mmu(&tlb);
+	repl_test_empty(t);
+}
+
+static void repl_test_lazy_holds_what_mprotect_rewrites(struct kunit *test)
+{
+	repl_test_rewrite(test, true);
+}
+
+static void repl_test_lazy_holds_what_is_rewritten(struct kunit *test)
+{
+	repl_test_rewrite(test, false);
+}
+
+/* Some walkers set bits in entries that are not present (pte_none()). */
+static void repl_test_lazy_minds_no_stray_bits(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct ptdesc *copy;
+
+	repl_test_lazy(test, 0);
+	copy = repl_test_used(test);
+	repl_test_walker(copy, t->ptep + TEST_USED + 1,
+			 _PAGE_ACCESSED | _PAGE_DIRTY);
+	KUNIT_EXPECT_TRUE(test, repl_test_fault(t, TEST_USED + 1));
+	repl_test_holds(test, copy, TEST_USED, TEST_USED + 1);
 	repl_test_empty(t);
 }
 
@@ -850,8 +1039,11 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_clear_collects_bits),
 	KUNIT_CASE(repl_test_wrprotect_keeps_dirty),
 	KUNIT_CASE(repl_test_clear_young),
+	KUNIT_CASE(repl_test_table_is_young),
 	KUNIT_CASE(repl_test_run_is_swept_at_the_end),
 	KUNIT_CASE(repl_test_flush_comes_after_the_sweep),
+	KUNIT_CASE(repl_test_interrupt_leaves_runs_alone),
+	KUNIT_CASE(repl_test_slow_halves_are_not_traced),
 	KUNIT_CASE(repl_test_run_leaves_gaps_alone),
 	KUNIT_CASE(repl_test_section_collects_bits),
 	KUNIT_CASE(repl_test_loop_accessors),
@@ -865,6 +1057,9 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_lazy_has_changes_where_it_has_pages),
 	KUNIT_CASE(repl_test_lazy_gets_what_its_fault_makes),
 	KUNIT_CASE(repl_test_lazy_gather_knows_who_had_it),
+	KUNIT_CASE(repl_test_lazy_holds_what_mprotect_rewrites),
+	KUNIT_CASE(repl_test_lazy_holds_what_is_rewritten),
+	KUNIT_CASE(repl_test_lazy_minds_no_stray_bits),
 	KUNIT_CASE(repl_test_lazy_gather_minds_others),
 	KUNIT_CASE(repl_test_lazy_becomes_eager),
 	KUNIT_CASE(repl_test_refuses_nonsense),

@@ -34,6 +34,16 @@ struct repl_fault {
 	struct page *page;	/* for the copy that is made next */
 };
 
+/**
+ * __pgtable_repl_lazy() - whether trees of an address space are lazy
+ * @mm: the address space, which has replication state; its lock, or that of a VMA,
+ *      is held
+ */
+bool __pgtable_repl_lazy(struct mm_struct *mm)
+{
+	return READ_ONCE(mm_pgtable_repl(mm)->lazy);
+}
+
 static unsigned int repl_index(unsigned long addr, enum pg_level level)
 {
 	return (addr >> page_level_shift(level)) & (PTRS_PER_PTE - 1);
@@ -90,7 +100,7 @@ static bool repl_fault_fill(struct repl_fault *f, struct ptdesc *table,
 	for (; i < last; i++) {
 		pteval_t val = READ_ONCE(from[i]);
 
-		if (READ_ONCE(to[i]) || !(val & _PAGE_PRESENT))
+		if (!repl_none(READ_ONCE(to[i])) || !(val & _PAGE_PRESENT))
 			continue;
 		WRITE_ONCE(to[i], val);
 		filled++;
@@ -120,7 +130,7 @@ static bool repl_fault_step(struct repl_fault *f, struct ptdesc *table,
 		return false;
 	copy = repl_find(table, f->domain);
 	val = READ_ONCE(*entry);
-	if (!copy || !copy->pt_repl_lazy || !val)
+	if (!copy || !copy->pt_repl_lazy || repl_none(val))
 		goto unlock;
 	/*
 	 * vm.pgtable_repl_domains changed meanwhile, which takes all copies down
@@ -131,7 +141,7 @@ static bool repl_fault_step(struct repl_fault *f, struct ptdesc *table,
 	slot = repl_slot(copy, entry);
 	if (!repl_is_table(val)) {
 		/* A huge page, unless it is on its way to or from somewhere. */
-		if (!READ_ONCE(*slot) && (val & _PAGE_PRESENT)) {
+		if (repl_none(READ_ONCE(*slot)) && (val & _PAGE_PRESENT)) {
 			repl_write(slot, val, level);
 			trace_pgtable_repl_fill(f->mm, f->domain, f->addr, 1);
 			served = true;
@@ -142,7 +152,7 @@ static bool repl_fault_step(struct repl_fault *f, struct ptdesc *table,
 	child = repl_child(val);
 	if (!repl_fault_lock_child(f, child, level - 1, ptl, &child_ptl))
 		goto unlock;
-	if (!READ_ONCE(*slot)) {
+	if (repl_none(READ_ONCE(*slot))) {
 		if (!repl_find(child, f->domain) &&
 		    repl_wants_copy(child, level - 1, f->domain)) {
 			repl_copy_table(child, level - 1, f->mm, f->domain,
@@ -184,9 +194,9 @@ static struct ptdesc *repl_fault_find(struct repl_fault *f, pgd_t *root,
 	for (*level = repl_root_level();; --*level) {
 		val = READ_ONCE(*entry);
 		have = READ_ONCE(*slot);
-		if (!val)
+		if (repl_none(val))
 			return NULL;
-		if (!have || *level == PG_LEVEL_2M)
+		if (repl_none(have) || *level == PG_LEVEL_2M)
 			break;
 		if (!repl_is_table(val) || !repl_is_table(have) ||
 		    !((val ^ have) & PTE_PFN_MASK))
@@ -196,14 +206,14 @@ static struct ptdesc *repl_fault_find(struct repl_fault *f, pgd_t *root,
 		slot = (pteval_t *)__va(have & PTE_PFN_MASK) +
 		       repl_index(f->addr, *level - 1);
 	}
-	if (*level == PG_LEVEL_2M && have) {
+	if (*level == PG_LEVEL_2M && !repl_none(have)) {
 		/* A table of the node's own, or one whose entry is there. */
 		if (!repl_is_table(val) || !repl_is_table(have) ||
 		    !((val ^ have) & PTE_PFN_MASK))
 			return NULL;
 		slot = (pteval_t *)__va(have & PTE_PFN_MASK) +
 		       repl_index(f->addr, PG_LEVEL_4K);
-		if (READ_ONCE(*slot))
+		if (!repl_none(READ_ONCE(*slot)))
 			return NULL;
 	}
 	return __repl_table_of(entry);
@@ -296,12 +306,12 @@ static noinline bool repl_fault_generic(struct mm_struct *mm, unsigned long addr
 	slot = (pteval_t *)(root + pgd_index(addr));
 	if (pgtable_l5_enabled()) {
 		val = READ_ONCE(*slot);
-		if (!val)
+		if (repl_none(val))
 			goto lacks;
 		slot = (pteval_t *)__va(val & PTE_PFN_MASK) + p4d_index(addr);
 	}
 	val = READ_ONCE(*slot);
-	if (!val)
+	if (repl_none(val))
 		goto lacks;
 	slot = (pteval_t *)__va(val & PTE_PFN_MASK) + pud_index(addr);
 	val = READ_ONCE(*slot);
@@ -317,7 +327,7 @@ static noinline bool repl_fault_generic(struct mm_struct *mm, unsigned long addr
 		goto out;
 	}
 	slot = (pteval_t *)__va(val & PTE_PFN_MASK) + pte_index(addr);
-	if (READ_ONCE(*slot))
+	if (!repl_none(READ_ONCE(*slot)))
 		goto out;
 lacks:
 	generic = false;
@@ -369,8 +379,14 @@ bool __pgtable_repl_fault(struct vm_area_struct *vma, unsigned long addr)
  * ask generic code for the page and try again, which finds it in the canonical
  * tree and would have them try for ever (fixup_user_fault()).
  *
+ * Where interrupts were off, or when a lock is taken, the access fails as if the
+ * page was not resident: perf's and BPF's samples lack it, and KVM does not tell a
+ * guest that its CPU is preempted.  Who would take that for something worse asks
+ * mm_has_lazy_pgtables().
+ *
  * Context: any in which interrupts were on; takes no lock that it would have to
- * wait for, the caller may hold those of page tables.
+ * wait for, the caller may hold those of page tables.  The spinlocks that it does
+ * take are only held with interrupts off.
  * Return: whether the access is to be tried again.
  */
 bool __pgtable_repl_fault_atomic(struct mm_struct *mm, unsigned long addr)

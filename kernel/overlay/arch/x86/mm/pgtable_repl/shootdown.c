@@ -74,6 +74,15 @@ static const struct cpumask *repl_maybe_lose(const struct cpumask *cpus)
 }
 #endif
 
+/* A gather of this task owes nothing for what it has changed so far. */
+static void repl_flushed(const struct mm_struct *mm)
+{
+	struct mmu_gather *tlb = current->repl_gather;
+
+	if (tlb && tlb->mm == mm)
+		tlb->repl_owed = false;
+}
+
 /* A search for the domains that share what maps a range. */
 struct repl_sharers {
 	nodemask_t found;
@@ -171,6 +180,7 @@ const struct cpumask *__pgtable_repl_sharers(struct mm_struct *mm,
 	struct pgtable_repl *repl = mm_pgtable_repl(mm);
 	struct repl_sharers s = { .filtered = repl->filtered };
 
+	repl_flushed(mm);
 	s.found = repl->linked;
 	rcu_read_lock();
 	repl_share_range(&s, virt_to_ptdesc(mm->pgd), repl_root_level(), start,
@@ -202,8 +212,10 @@ const struct cpumask *pgtable_repl_shootdown(struct mm_struct *mm,
 	struct repl_sharers s;
 	int cpu;
 
-	if (!pgtable_repl_filters(mm) ||
-	    cpumask_any_but(cpus, smp_processor_id()) >= nr_cpu_ids)
+	if (!pgtable_repl_filters(mm))
+		return cpus;
+	repl_flushed(mm);
+	if (cpumask_any_but(cpus, smp_processor_id()) >= nr_cpu_ids)
 		return cpus;
 	repl = mm_pgtable_repl(mm);
 	s.filtered = repl->filtered;

@@ -27,6 +27,18 @@
 /* The bits in which a copy may differ from the canonical leaf entry. */
 #define REPL_MAY_DIFFER		(_PAGE_ACCESSED | _PAGE_DIRTY_BITS)
 
+/*
+ * In place of an entry that was taken out, to be set again under the same lock:
+ * not present, and not zero.  It names no frame that there is.
+ */
+#define REPL_TAKEN_OUT		PTE_PFN_MASK
+
+/*
+ * In an entry of a lazy copy that points to a table: its accessed bit was set and
+ * has been cleared by who asked for that.  Only idle.c still wants to know.
+ */
+#define REPL_WAS_ACCESSED	_PAGE_SOFTW1
+
 #define for_each_copy(copy, table)					\
 	for ((copy) = READ_ONCE((table)->pt_repl); (copy);		\
 	     (copy) = READ_ONCE((copy)->pt_repl_next))
@@ -73,32 +85,34 @@ static __always_inline bool repl_own(const struct ptdesc *copy)
 	       copy->pt_repl_domain == this_domain();
 }
 
+/* Zero, but for bits that some walkers set by mistake, as pte_none() has it. */
+static __always_inline bool repl_none(pteval_t val)
+{
+	return !(val & ~_PAGE_KNL_ERRATUM_MASK);
+}
+
 /*
  * An entry that a lazy copy holds is changed: its domain may have it in a TLB.
  * What this task does not gather the flush for is flushed in all domains that
  * have a copy of the table.
+ *
+ * With @gone, nothing in the copy tells of it any more, so that nobody else can
+ * find the domain: there has to be a flush.
  */
-static __always_inline void repl_note(const struct ptdesc *copy)
+static __always_inline void repl_note(const struct ptdesc *copy, bool gone)
 {
 	struct mmu_gather *tlb = current->repl_gather;
 
-	if (tlb && tlb->mm == copy->pt_repl_mm)
+	if (tlb && tlb->mm == copy->pt_repl_mm) {
 		__set_bit(copy->pt_repl_domain, tlb->repl_domains.bits);
+		tlb->repl_owed |= gone;
+	}
 }
 
-/*
- * Whether the entry of a copy is to be stored to.  A lazy copy holds zero for
- * what its domain has not used, and goes on doing so.
- */
-static __always_inline bool repl_takes(const struct ptdesc *copy,
-				       const pteval_t *slot)
+/* Whether a translation of @old, which a lazy copy held, may outlive @new. */
+static __always_inline bool repl_gone(pteval_t old, pteval_t new)
 {
-	if (!copy->pt_repl_lazy)
-		return true;
-	if (!READ_ONCE(*slot))
-		return repl_own(copy);
-	repl_note(copy);
-	return true;
+	return (old & _PAGE_PRESENT) && !new;
 }
 
 /*
@@ -109,6 +123,24 @@ static __always_inline bool repl_takes(const struct ptdesc *copy,
 static __always_inline pteval_t repl_keeps(const struct ptdesc *copy, pteval_t val)
 {
 	return copy->pt_repl_lazy && !(val & _PAGE_PRESENT) ? 0 : val;
+}
+
+/*
+ * Whether the entry of a copy is to be stored to.  A lazy copy holds zero for
+ * what its domain has not used, and goes on doing so.
+ */
+static __always_inline bool repl_takes(const struct ptdesc *copy,
+				       const pteval_t *slot, pteval_t val)
+{
+	pteval_t old;
+
+	if (!copy->pt_repl_lazy)
+		return true;
+	old = READ_ONCE(*slot);
+	if (repl_none(old))
+		return repl_own(copy);
+	repl_note(copy, repl_gone(old, val));
+	return true;
 }
 
 /* The entry of a copy for a canonical one; itself for a copy just unlinked. */
@@ -160,18 +192,22 @@ static inline void repl_store(pteval_t *to, const pteval_t *from,
 static inline void repl_store_held(struct ptdesc *copy, pteval_t *to,
 				   const pteval_t *from, unsigned int nr)
 {
-	bool own = repl_own(copy), held = false;
+	bool own = repl_own(copy), held = false, gone = false;
 	unsigned int i;
 
 	for (i = 0; i < nr; i++) {
-		if (READ_ONCE(to[i]))
+		pteval_t old = READ_ONCE(to[i]);
+		pteval_t val = repl_keeps(copy, READ_ONCE(from[i]));
+
+		if (!repl_none(old))
 			held = true;
 		else if (!own)
 			continue;
-		WRITE_ONCE(to[i], repl_keeps(copy, READ_ONCE(from[i])));
+		gone |= repl_gone(old, val);
+		WRITE_ONCE(to[i], val);
 	}
 	if (held)
-		repl_note(copy);
+		repl_note(copy, gone);
 }
 
 /* Whether an entry of a table above the PTE level points to another table. */
@@ -255,6 +291,7 @@ static inline bool repl_wants_copy(struct ptdesc *table, enum pg_level level,
 
 pteval_t __repl_slow repl_set_run(void *entry, pteval_t val, unsigned long nr);
 pteval_t __repl_slow repl_exchange(void *entry, pteval_t val);
+pteval_t __repl_slow repl_read_link(void *entry, pteval_t val);
 pteval_t __repl_slow repl_bits(void *entry, unsigned long nr);
 pteval_t __repl_slow repl_wrprotect(void *entry, unsigned long nr);
 void repl_write(pteval_t *slot, pteval_t val, enum pg_level level);

@@ -30,23 +30,23 @@ struct state {
 
 /*
  * The spinners load @phase before each access. Whoever saw 1 before must find
- * the state @after; whoever saw 0 may find either. Whether the spinner's first
- * access was made is told in @ready, so that its TLB holds the old entry.
+ * the state @after; whoever saw 0 may find either. How many have made an access
+ * since @turn was last raised is told in @ready: their TLBs hold what it found.
  */
 static struct {
 	void *page;
 	bool write;
 	struct state after;
-	atomic_int phase, ready, seen_after, quit;
+	atomic_int phase, turn, ready, seen_after, quit;
 } spin;
 
 static int spinner(int index, void *unused)
 {
-	int phase, sig, after = 0, errors = 0;
-	bool first = true;
+	int phase, sig, turn, seen = 0, after = 0, errors = 0;
 	uint64_t value = 0;
 
 	while (!atomic_load(&spin.quit)) {
+		turn = atomic_load(&spin.turn);
 		phase = atomic_load(&spin.phase);
 		sig = spin.write ? repl_try_write((char *)spin.page + 8, NEW) :
 				   repl_try_read(spin.page, &value);
@@ -61,8 +61,8 @@ static int spinner(int index, void *unused)
 			if (++after == 3)
 				atomic_fetch_add(&spin.seen_after, 1);
 		}
-		if (first) {
-			first = false;
+		if (seen != turn) {
+			seen = turn;
 			atomic_fetch_add(&spin.ready, 1);
 		}
 	}
@@ -73,6 +73,15 @@ static int spinner(int index, void *unused)
 static void *all_spinners(void *unused)
 {
 	return (void *)(long)repl_on_all(spinner, NULL);
+}
+
+/* Wait until every spinner has made an access that began after the call. */
+static void let_them_spin(void)
+{
+	atomic_store(&spin.ready, 0);
+	atomic_fetch_add(&spin.turn, 1);
+	while (atomic_load(&spin.ready) < repl_topo.nr)
+		sched_yield();
 }
 
 /* One round: spinners on @page, then @change of it; how many errors they saw. */
@@ -86,13 +95,12 @@ static long round_of(void *page, bool write, struct state after,
 	spin.write = write;
 	spin.after = after;
 	atomic_store(&spin.phase, 0);
-	atomic_store(&spin.ready, 0);
+	atomic_store(&spin.turn, 0);
 	atomic_store(&spin.seen_after, 0);
 	atomic_store(&spin.quit, 0);
 	if (pthread_create(&thread, NULL, all_spinners, NULL))
 		return 1;
-	while (atomic_load(&spin.ready) < repl_topo.nr)
-		sched_yield();
+	let_them_spin();
 	if (change(page)) {
 		printf("# the change failed: %s\n", strerror(errno));
 		atomic_store(&spin.quit, 1);
@@ -118,15 +126,18 @@ static void *fresh_page(char **room)
 	return *room + PMD_SIZE / 2;
 }
 
-static void rounds(struct __test_metadata *_metadata, bool write,
-		   struct state after, int (*change)(void *page))
+static void rounds_on(struct __test_metadata *_metadata,
+		      void *(*fresh)(char **room), int nr, bool write,
+		      struct state after, int (*change)(void *page))
 {
 	int i;
 
-	for (i = 0; i < ROUNDS; i++) {
+	for (i = 0; i < nr; i++) {
 		char *room;
-		void *page = fresh_page(&room);
+		void *page = fresh(&room);
 
+		if (!page && !errno)
+			SKIP(return, "no huge page to be had");
 		ASSERT_NE(NULL, page);
 		ASSERT_EQ(0, round_of(page, write, after, change))
 			TH_LOG("round %d", i);
@@ -134,6 +145,12 @@ static void rounds(struct __test_metadata *_metadata, bool write,
 			EXPECT_EQ(0, repl_check(getpid()));
 		munmap(room, PMD_SIZE);
 	}
+}
+
+static void rounds(struct __test_metadata *_metadata, bool write,
+		   struct state after, int (*change)(void *page))
+{
+	rounds_on(_metadata, fresh_page, ROUNDS, write, after, change);
 }
 
 static const struct state fault = { .sig = SIGSEGV };
@@ -301,6 +318,177 @@ static int unmap_and_change_mask(void *page)
 TEST_F(ops, write_protected_before_change_of_mask)
 {
 	rounds(_metadata, true, fault, unmap_and_change_mask);
+}
+
+/*
+ * Entries that are taken out, changed, and found to need no flush before they are
+ * put back: the next change must still reach whoever has them in a TLB.
+ */
+#define REWRITTEN	8
+
+/* A huge page; NULL with no error if there is none. */
+static void *fresh_huge(char **room)
+{
+	*room = repl_mmap_aligned(PMD_SIZE, PMD_SIZE, RW, ANON, -1);
+	if (*room == MAP_FAILED)
+		return NULL;
+	errno = 0;
+	if (!madvise(*room, PMD_SIZE, MADV_HUGEPAGE)) {
+		repl_store(*room + PMD_SIZE / 2, OLD);
+		if (repl_smaps_kb(*room, "AnonHugePages") == PMD_SIZE / KB)
+			return *room + PMD_SIZE / 2;
+	}
+	munmap(*room, PMD_SIZE);
+	errno = 0;
+	return NULL;
+}
+
+static char *huge_of(void *page)
+{
+	return (char *)page - PMD_SIZE / 2;
+}
+
+/* The same rights, for the hardware. */
+static int rewrite_and_drop_huge(void *page)
+{
+	return mprotect(huge_of(page), PMD_SIZE, PROT_WRITE) ||
+	       madvise(huge_of(page), PMD_SIZE, MADV_DONTNEED);
+}
+
+TEST_F(ops, rewritten_huge_page_dropped)
+{
+	rounds_on(_metadata, fresh_huge, REWRITTEN, false, zero,
+		  rewrite_and_drop_huge);
+}
+
+static int rewrite_and_protect_huge(void *page)
+{
+	return mprotect(huge_of(page), PMD_SIZE, PROT_WRITE) ||
+	       mprotect(huge_of(page), PMD_SIZE, PROT_READ);
+}
+
+TEST_F(ops, rewritten_huge_page_write_protected)
+{
+	rounds_on(_metadata, fresh_huge, REWRITTEN, true, fault,
+		  rewrite_and_protect_huge);
+}
+
+static int rewrite_and_unmap_huge(void *page)
+{
+	return mprotect(huge_of(page), PMD_SIZE, PROT_WRITE) ||
+	       munmap(page, PAGE);
+}
+
+TEST_F(ops, rewritten_huge_page_unmapped_in_part)
+{
+	rounds_on(_metadata, fresh_huge, REWRITTEN, false, fault,
+		  rewrite_and_unmap_huge);
+}
+
+/* Shared with a child, it is read-only whatever its VMA says. */
+static int rewrite_shared_and_drop_huge(void *page)
+{
+	pid_t pid = fork();
+	int ret;
+
+	if (pid < 0)
+		return -1;
+	if (!pid) {
+		pause();
+		_exit(0);
+	}
+	let_them_spin();
+	ret = mprotect(huge_of(page), PMD_SIZE, PROT_READ) ||
+	      mprotect(huge_of(page), PMD_SIZE, RW) ||
+	      madvise(huge_of(page), PMD_SIZE, MADV_DONTNEED);
+	kill(pid, SIGKILL);
+	return repl_wait(pid) != 128 + SIGKILL || ret;
+}
+
+TEST_F(ops, rewritten_huge_page_of_a_fork_dropped)
+{
+	rounds_on(_metadata, fresh_huge, REWRITTEN, false, zero,
+		  rewrite_shared_and_drop_huge);
+}
+
+/* Writable and clean: copies may come to know more than the canonical entry. */
+static void *fresh_clean(char **room)
+{
+	void *page = fresh_page(room);
+
+	return page && !madvise(page, PAGE, MADV_FREE) ? page : NULL;
+}
+
+static int rewrite_and_drop(void *page)
+{
+	return mprotect(page, PAGE, PROT_WRITE) ||
+	       madvise(page, PAGE, MADV_DONTNEED);
+}
+
+TEST_F(ops, rewritten_clean_page_dropped)
+{
+	rounds_on(_metadata, fresh_clean, REWRITTEN, false, zero,
+		  rewrite_and_drop);
+}
+
+static int rewrite_and_unmap(void *page)
+{
+	return mprotect(page, PAGE, PROT_WRITE) || munmap(page, PAGE);
+}
+
+TEST_F(ops, rewritten_clean_page_unmapped)
+{
+	rounds_on(_metadata, fresh_clean, REWRITTEN, false, fault,
+		  rewrite_and_unmap);
+}
+
+static int clean_fd;
+
+static void *fresh_shared(char **room)
+{
+	uint64_t old = OLD;
+
+	if (ftruncate(clean_fd, 0) || ftruncate(clean_fd, PMD_SIZE) ||
+	    pwrite(clean_fd, &old, sizeof(old), PMD_SIZE / 2) != sizeof(old))
+		return NULL;
+	*room = repl_mmap_aligned(PMD_SIZE, PMD_SIZE, RW, MAP_SHARED, clean_fd);
+	if (*room == MAP_FAILED)
+		return NULL;
+	madvise(*room, PMD_SIZE, MADV_NOHUGEPAGE);
+	return repl_load(*room + PMD_SIZE / 2) == OLD ?
+	       *room + PMD_SIZE / 2 : NULL;
+}
+
+static int rewrite_and_punch(void *page)
+{
+	return mprotect(page, PAGE, PROT_WRITE) ||
+	       fallocate(clean_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+			 PMD_SIZE / 2, PAGE);
+}
+
+TEST_F(ops, rewritten_file_page_punched)
+{
+	clean_fd = memfd_create("stale", 0);
+	ASSERT_LE(0, clean_fd);
+	rounds_on(_metadata, fresh_shared, REWRITTEN, false, zero,
+		  rewrite_and_punch);
+	close(clean_fd);
+}
+
+static int rewrite_and_drop_file(void *page)
+{
+	return rewrite_and_drop(page) ||
+	       fallocate(clean_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+			 PMD_SIZE / 2, PAGE);
+}
+
+TEST_F(ops, rewritten_file_page_dropped)
+{
+	clean_fd = memfd_create("stale", 0);
+	ASSERT_LE(0, clean_fd);
+	rounds_on(_metadata, fresh_shared, REWRITTEN, false, zero,
+		  rewrite_and_drop_file);
+	close(clean_fd);
 }
 
 TEST_HARNESS_MAIN
