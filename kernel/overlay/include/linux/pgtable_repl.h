@@ -86,6 +86,8 @@ int pgtable_repl_set(struct mm_struct *mm,
 void pgtable_repl_get(struct mm_struct *mm, struct pgtable_repl_policy *policy);
 int pgtable_repl_fork(struct mm_struct *mm, struct mm_struct *oldmm);
 int pgtable_repl_exec(struct mm_struct *mm);
+void pgtable_repl_exec_secure(void);
+unsigned long pgtable_repl_oom_pages(struct mm_struct *mm);
 int pgtable_repl_prctl_set(unsigned long mode, unsigned long mask,
 			   unsigned long bits, unsigned long flags);
 int pgtable_repl_prctl_get(unsigned long arg2, unsigned long mask,
@@ -127,6 +129,11 @@ static inline int pgtable_repl_fork(struct mm_struct *mm,
 	return 0;
 }
 static inline int pgtable_repl_exec(struct mm_struct *mm) { return 0; }
+static inline void pgtable_repl_exec_secure(void) { }
+static inline unsigned long pgtable_repl_oom_pages(struct mm_struct *mm)
+{
+	return 0;
+}
 static inline int pgtable_repl_prctl_set(unsigned long mode, unsigned long mask,
 					 unsigned long bits,
 					 unsigned long flags)

@@ -69,6 +69,19 @@ long pgtable_repl_pages(struct pgtable_repl *repl)
 /*
  * Let go of the static key once no copy is left.  A leftover copy would be a
  * bug; kept coherent, which takes the key, it does no harm.
+/**
+ * pgtable_repl_oom_pages() - what killing a process frees of copies
+ * @mm: its address space
+ *
+ * Context: any.
+ */
+unsigned long pgtable_repl_oom_pages(struct mm_struct *mm)
+{
+	struct pgtable_repl *repl = mm_pgtable_repl(mm);
+
+	return repl ? max(pgtable_repl_pages(repl), 0L) : 0;
+}
+
  */
 static void repl_key_put(long left, bool lazy)
 {

@@ -132,6 +132,63 @@ TEST_F(ops, limit_of_a_process)
 }
 
 /* Every allocation of a copy fails for a while; later, copies appear unasked. */
+/* What all processes together may take of a node. */
+TEST_F(ops, limit_of_a_node)
+{
+	long before = repl_read_long(NODE_MAX);
+	struct repl_mask mask;
+	char *mem;
+
+	if (repl_plain() || geteuid())
+		SKIP(return, "needs root, and replication");
+	ASSERT_LT(0, before) TH_LOG("no limit unless one is set");
+	ASSERT_GT(100, before);
+	ASSERT_EQ(1, repl_get(&mask));
+	ASSERT_EQ(0, repl_set_off());
+	ASSERT_EQ(0, repl_write_long(NODE_MAX, 0));
+
+	ASSERT_EQ(0, repl_pin(repl_topo.cpu[0]));
+	mem = sparse();
+	EXPECT_NE(NULL, mem);
+	EXPECT_EQ(0, repl_set_mask(&mask));
+	EXPECT_EQ(0, copies(-1));
+	EXPECT_EQ(0, intact(mem));
+	EXPECT_EQ(0, child_works(mem));
+	EXPECT_EQ(0, repl_check(getpid()));
+
+	EXPECT_EQ(0, repl_write_long(NODE_MAX, before));
+	EXPECT_EQ(0, repl_set_mask(&mask));
+	EXPECT_LT(TABLES / 4, copies(-1));
+	EXPECT_EQ(0, intact(mem));
+	munmap(mem, TABLES * PMD_SIZE);
+}
+
+/* The OOM killer sees what a process has in copies. */
+TEST_F(ops, counts_for_the_oom_killer)
+{
+	/* A point is for 1.5 pages in 1,000. */
+	long tables = sysconf(_SC_PHYS_PAGES) / 200, i, off;
+	size_t len = tables * PMD_SIZE;
+	struct repl_mask mask;
+	char *mem;
+
+	if (repl_plain())
+		SKIP(return, "needs replication");
+	ASSERT_EQ(1, repl_get(&mask));
+	ASSERT_EQ(0, repl_set_off());
+	ASSERT_EQ(0, repl_pin(repl_topo.cpu[0]));
+	mem = repl_mmap_aligned(len, PMD_SIZE, RW, ANON | MAP_NORESERVE, -1);
+	ASSERT_NE(MAP_FAILED, mem);
+	madvise(mem, len, MADV_NOHUGEPAGE);
+	for (i = 0; i < tables; i++)
+		repl_load(mem + i * PMD_SIZE);
+	off = repl_read_long("/proc/self/oom_score");
+	EXPECT_EQ(0, repl_set_mask(&mask));
+	EXPECT_LE(tables, copies(-1));
+	EXPECT_LE(off + 2, repl_read_long("/proc/self/oom_score"));
+	munmap(mem, len);
+}
+
 TEST_F(ops, failing_allocations)
 {
 	struct repl_mask mask;
