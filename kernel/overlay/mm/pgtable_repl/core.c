@@ -451,5 +451,22 @@ int pgtable_repl_fork(struct mm_struct *mm, struct mm_struct *oldmm)
  */
 int pgtable_repl_exec(struct mm_struct *mm)
 {
-	return repl_inherit(mm, current->mm);
+	return repl_inherit(mm, NULL);
+}
+
+/**
+ * pgtable_repl_exec_secure() - exec has installed a program that gains privileges
+ *
+ * What its caller has set for himself is not for it: it gets the policy of its
+ * group or of the system, as if nobody had asked.
+ */
+void pgtable_repl_exec_secure(void)
+{
+	struct pgtable_repl_policy policy;
+
+	pgtable_repl_get(current->mm, &policy);
+	if (!pgtable_repl_own(&policy))
+		return;
+	policy.source = PGTABLE_REPL_NONE;
+	pgtable_repl_set(current->mm, &policy);
 }

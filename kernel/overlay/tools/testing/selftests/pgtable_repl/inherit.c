@@ -3,8 +3,12 @@
  * Who has a setting: threads and CLONE_VM share it, fork, vfork and exec
  * inherit it, and what an heir changes stays with the heir.
  */
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/mount.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
 
 #include "pgtable_repl_harness.h"
 
@@ -139,6 +143,68 @@ TEST_F(inherit, vfork_and_exec)
 	unsetenv(ASK);
 	EXPECT_EQ(HEIR, repl_wait(pid));
 	EXPECT_TRUE(shares(&self->nodes));
+}
+
+#define NOBODY	65534
+
+/* This program once more at @path, with a mode. */
+static int copy_of_myself(const char *path, mode_t mode)
+{
+	int from = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	int to = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
+	ssize_t n;
+
+	do {
+		n = sendfile(to, from, NULL, 1 << 20);
+	} while (n > 0);
+	close(from);
+	close(to);
+	return n ?: chmod(path, mode);
+}
+
+/* The report of the program at @path, started by an unprivileged user. */
+static int nobody_executes(const char *path, const struct repl_mask *nodes,
+			   const char *list)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		if (repl_set_off() || setresgid(NOBODY, NOBODY, NOBODY) ||
+		    setresuid(NOBODY, NOBODY, NOBODY) || repl_set_mask(nodes))
+			_exit(SAW_NOTHING);
+		setenv(ASK, list, 1);
+		execl(path, "report", NULL);
+		_exit(SAW_NOTHING);
+	}
+	return repl_wait(pid);
+}
+
+/* What a user sets for himself is not for a program with more rights. */
+TEST_F(inherit, exec_that_gains_rights)
+{
+	char dir[] = "/tmp/pgtable_repl.XXXXXX", path[64];
+	int saw;
+
+	if (geteuid())
+		SKIP(return, "needs root");
+	ASSERT_NE(NULL, mkdtemp(dir));
+	if (mount("none", dir, "tmpfs", 0, "mode=0755")) {
+		rmdir(dir);
+		SKIP(return, "needs to mount a tmpfs");
+	}
+	snprintf(path, sizeof(path), "%s/program", dir);
+	EXPECT_EQ(0, copy_of_myself(path, 0755));
+	saw = nobody_executes(path, &self->nodes, self->list);
+	/* It may not run the check. */
+	EXPECT_EQ(HEIR, saw & ~SAW_DIRT);
+
+	EXPECT_EQ(0, chmod(path, 04755));
+	saw = nobody_executes(path, &self->nodes, self->list);
+	EXPECT_EQ(0, saw & (SAW_INHERITED | SAW_DIRT | SAW_NOTHING));
+	if (repl_read_long("/proc/sys/vm/pgtable_repl_mode") < 3)
+		EXPECT_EQ(0, saw);
+	EXPECT_EQ(0, umount(dir));
+	EXPECT_EQ(0, rmdir(dir));
 }
 
 static void *exec_thread(void *list)
