@@ -5,12 +5,14 @@
  * A copy is of use on its domain's node only, so a page comes from there or not
  * at all: first from the node's reserve, which the administrator sizes with
  * vm.pgtable_repl_reserve, then from the buddy allocator.  Either way it is
- * charged to the memory cgroup of whoever has it allocated.
+ * charged to the memory cgroup that the copies of the address space belong to.
  */
+#include <linux/cpuset.h>
 #include <linux/debugfs.h>
 #include <linux/fault-inject.h>
 #include <linux/gfp.h>
 #include <linux/memcontrol.h>
+#include <linux/sched/mm.h>
 #include <linux/vmstat.h>
 #include <linux/workqueue.h>
 #include "internal.h"
@@ -157,33 +159,90 @@ static unsigned long repl_failed_at[MAX_NUMNODES];
 /* How long it is not asked again: a process may have a million tables. */
 #define REPL_RECLAIM_PAUSE	(HZ / 10 + 1)
 
+/*
+ * Copies are optional: neither who frees memory nor who is being killed takes
+ * them from what is kept back to have that done.
+ */
 static struct page *repl_alloc_node(int nid, unsigned int order, gfp_t gfp)
 {
 	unsigned long failed = READ_ONCE(repl_failed_at[nid]);
 	struct page *page;
 
+	gfp |= __GFP_THISNODE | __GFP_NOMEMALLOC;
 	if (failed && time_before(jiffies, failed + REPL_RECLAIM_PAUSE))
 		gfp &= ~__GFP_DIRECT_RECLAIM;
-	page = alloc_pages_node(nid, gfp | __GFP_THISNODE | __GFP_ACCOUNT,
-				order);
+	page = alloc_pages_node(nid, gfp, order);
 	if (!page && (gfp & __GFP_DIRECT_RECLAIM))
 		WRITE_ONCE(repl_failed_at[nid], jiffies ?: 1);
 	return page;
 }
 
-/* A page of the reserve, charged like one of the allocator's. */
-static struct page *repl_alloc_reserve(int nid, gfp_t gfp)
+/* Charge a page to the active memory cgroup, or free it and return NULL. */
+static struct page *repl_charge(struct page *page, unsigned int order, gfp_t gfp)
 {
-	struct page *page = repl_reserve_take(nid);
-
 #ifdef CONFIG_MEMCG
 	if (page && memcg_kmem_online() &&
-	    __memcg_kmem_charge_page(page, gfp, 0)) {
-		__free_page(page);
+	    __memcg_kmem_charge_page(page, gfp, order)) {
+		__free_pages(page, order);
 		return NULL;
 	}
 #endif
 	return page;
+}
+
+static struct page *repl_alloc(int nid, unsigned int order, gfp_t gfp)
+{
+	struct page *page = order ? NULL : repl_reserve_take(nid);
+
+	return repl_charge(page ?: repl_alloc_node(nid, order, gfp), order, gfp);
+}
+
+/* Whether the process that an address space belongs to may use a node. */
+static bool repl_node_allowed(struct mm_struct *mm, int nid)
+{
+	bool allowed = true;
+#ifdef CONFIG_CPUSETS
+	struct task_struct *task;
+
+	if (!cpusets_enabled())
+		return true;
+	rcu_read_lock();
+#ifdef CONFIG_MEMCG
+	task = rcu_dereference(mm->owner);
+#else
+	task = current->mm == mm ? current : NULL;
+#endif
+	/* One bit, which a change of the mask never clears for a moment. */
+	if (task)
+		allowed = node_isset(nid, task->mems_allowed);
+	rcu_read_unlock();
+#endif
+	return allowed;
+}
+
+/**
+ * pgtable_repl_node_room() - whether a node may hold more copies of an mm's
+ * @mm: the address space
+ * @nid: the node
+ * @share: what must stay free of what copies may take there, as one in so many
+ *	pages; 0: nothing
+ *
+ * CPUs that make copies at the same time may exceed the limit by a few pages.
+ *
+ * Context: any.
+ */
+bool pgtable_repl_node_room(struct mm_struct *mm, int nid, unsigned int share)
+{
+	unsigned long max, have = 0;
+	int i;
+
+	if (!repl_node_allowed(mm, nid))
+		return false;
+	for (i = 0; i <= gfp_zone(GFP_KERNEL); i++)
+		have += zone_managed_pages(NODE_DATA(nid)->node_zones + i);
+	max = have / 100 * READ_ONCE(sysctl_pgtable_repl_node_max);
+	return node_page_state(NODE_DATA(nid), NR_PGTABLE_REPL) +
+		(share ? max / share : 0) < max;
 }
 
 /*
@@ -196,6 +255,20 @@ static bool repl_at_limit(struct pgtable_repl *repl)
 	unsigned long max = READ_ONCE(sysctl_pgtable_repl_process_max);
 
 	return max && pgtable_repl_pages(repl) >= max;
+}
+
+/*
+ * Tables that fork has still to make for a child.  They come after the copies of
+ * those that it has made, whose pages cannot be had back before it is done.
+ */
+static unsigned long repl_fork_lacks(struct mm_struct *mm)
+{
+	unsigned long all = mm->pgtable_repl->fork_tables;
+	unsigned long made = mm_pgtables_bytes(mm) / PAGE_SIZE;
+
+	if (!READ_ONCE(mm->pgtable_repl->forker) || all <= made)
+		return 0;
+	return all - made;
 }
 
 /**
@@ -214,24 +287,30 @@ struct page *pgtable_repl_alloc_page(struct mm_struct *mm, unsigned int domain,
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
 	int nid = pgtable_repl_domain_node(domain);
+	struct mem_cgroup *memcg, *old_memcg;
+	unsigned long pages = 1 << order;
 	struct page *page = NULL;
 
 	/* A fault from before a change of domains may take one for a node. */
 	if (!node_online(nid) || repl_at_limit(repl))
 		return NULL;
-	if (!pgtable_repl_group_room(mm, 0, 1 << order)) {
+	if (!pgtable_repl_node_room(mm, nid, 0)) {
 		pgtable_repl_lacks(repl, nid);
 		return NULL;
 	}
-	if (!pgtable_repl_memcg_room(mm, REPL_MEMCG_SHARE, 1 << order)) {
+	memcg = pgtable_repl_get_memcg(mm);
+	if (!pgtable_repl_group_room(memcg, 0, pages)) {
+		page = NULL;
+	} else if (!pgtable_repl_memcg_room(memcg, REPL_MEMCG_SHARE,
+					    pages + repl_fork_lacks(mm))) {
 		if (pgtable_repl_pages(repl))
 			pgtable_repl_squeeze(repl);
 	} else if (!repl_fault(order)) {
-		if (!order)
-			page = repl_alloc_reserve(nid, gfp);
-		if (!page)
-			page = repl_alloc_node(nid, order, gfp);
+		old_memcg = set_active_memcg(memcg);
+		page = repl_alloc(nid, order, gfp);
+		set_active_memcg(old_memcg);
 	}
+	mem_cgroup_put(memcg);
 	if (!page)
 		pgtable_repl_lacks(repl, nid);
 	return page;

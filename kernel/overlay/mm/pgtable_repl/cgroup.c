@@ -224,8 +224,11 @@ void pgtable_repl_css_fork(struct task_struct *child)
 	struct mm_struct *mm = child->mm;
 	struct repl_group *group;
 
-	if (!READ_ONCE(repl_group_policies) || !mm || mm == current->mm ||
-	    pgtable_repl_follows(mm))
+	if (!mm || mm == current->mm)
+		return;
+	if (mm_pgtable_repl(mm))
+		pgtable_repl_memcg_forked(mm);
+	if (!READ_ONCE(repl_group_policies) || pgtable_repl_follows(mm))
 		return;
 	rcu_read_lock();
 	group = repl_group(mem_cgroup_from_task(child));
@@ -290,24 +293,72 @@ void pgtable_repl_group_account(struct page *page, int sign)
 }
 
 /**
- * pgtable_repl_group_room() - whether groups let an mm have more copies
- * @mm: the address space
+ * pgtable_repl_get_memcg() - the memory cgroup of an address space's copies
+ * @mm: the address space, which has state
+ *
+ * It is asked for room and charged, whoever it is that makes a copy: also for
+ * kernel threads, and for another process that reaches into this one.  A child
+ * is in the root group until fork is nearly done, while its tables are charged
+ * to the group of its parent; so are its copies.
+ *
+ * Context: any.
+ * Return: with a reference, for mem_cgroup_put(); NULL without memory cgroups.
+ */
+struct mem_cgroup *pgtable_repl_get_memcg(struct mm_struct *mm)
+{
+	struct pgtable_repl *repl = mm->pgtable_repl;
+	struct mem_cgroup *memcg;
+
+	if (mem_cgroup_disabled())
+		return NULL;
+	rcu_read_lock();
+	do {
+		memcg = READ_ONCE(repl->forker) ?:
+			mem_cgroup_from_task(rcu_dereference(mm->owner)) ?:
+			root_mem_cgroup;
+	} while (!css_tryget(&memcg->css));
+	rcu_read_unlock();
+	return memcg;
+}
+
+/**
+ * pgtable_repl_memcg_fork() - the current task is about to make a child's tables
+ * @mm: the child's address space, which has state and no copies
+ */
+void pgtable_repl_memcg_fork(struct mm_struct *mm)
+{
+	WRITE_ONCE(mm->pgtable_repl->forker, get_mem_cgroup_from_current());
+}
+
+/**
+ * pgtable_repl_memcg_forked() - a child is in a group of its own, or will not be
+ * @mm: its address space, which has state
+ *
+ * Context: any.
+ */
+void pgtable_repl_memcg_forked(struct mm_struct *mm)
+{
+	if (READ_ONCE(mm->pgtable_repl->forker))
+		mem_cgroup_put(xchg(&mm->pgtable_repl->forker, NULL));
+}
+
+/**
+ * pgtable_repl_group_room() - whether groups allow more copies
+ * @memcg: by pgtable_repl_get_memcg()
  * @share: what must stay free, as one in so many pages of each limit; 0: none
  * @pages: and in addition, in pages
  *
  * Context: any, also under page-table locks.
  */
-bool pgtable_repl_group_room(struct mm_struct *mm, unsigned int share,
+bool pgtable_repl_group_room(struct mem_cgroup *memcg, unsigned int share,
 			     unsigned long pages)
 {
-	struct mem_cgroup *memcg;
 	struct repl_group *group;
 	bool room = true;
 
 	if (!READ_ONCE(repl_group_limits))
 		return true;
 	rcu_read_lock();
-	memcg = mem_cgroup_from_task(rcu_dereference(mm->owner));
 	for (group = memcg ? repl_group(memcg) : NULL; group && room;
 	     group = group->parent) {
 		unsigned long max = READ_ONCE(group->max);
@@ -448,7 +499,8 @@ static bool repl_drop_excess(struct mm_struct *mm, void *arg)
 /* Make what the limits allow again. */
 static bool repl_refill(struct mm_struct *mm, void *unused)
 {
-	if (pgtable_repl_group_room(mm, REPL_GROUP_SHARE, 1))
+	if (mm_pgtable_repl(mm) &&
+	    pgtable_repl_mm_room(mm, 0, 0, REPL_GROUP_SHARE))
 		pgtable_repl_refill(mm);
 	return true;
 }

@@ -15,10 +15,13 @@
 #include <trace/events/pgtable_repl.h>
 #include "internal.h"
 
-/* Nodes that a domain tree can be asked for: with CPUs to walk it and memory. */
+/*
+ * Nodes that a domain tree can be asked for: with CPUs to walk it and memory
+ * for it to lie in, which must not be movable.
+ */
 void pgtable_repl_nodes(nodemask_t *nodes)
 {
-	nodes_and(*nodes, node_states[N_CPU], node_states[N_MEMORY]);
+	nodes_and(*nodes, node_states[N_CPU], node_states[N_NORMAL_MEMORY]);
 }
 
 static struct pgtable_repl *pgtable_repl_create(struct mm_struct *mm)
@@ -66,9 +69,6 @@ long pgtable_repl_pages(struct pgtable_repl *repl)
 	return pages;
 }
 
-/*
- * Let go of the static key once no copy is left.  A leftover copy would be a
- * bug; kept coherent, which takes the key, it does no harm.
 /**
  * pgtable_repl_oom_pages() - what killing a process frees of copies
  * @mm: its address space
@@ -82,6 +82,9 @@ unsigned long pgtable_repl_oom_pages(struct mm_struct *mm)
 	return repl ? max(pgtable_repl_pages(repl), 0L) : 0;
 }
 
+/*
+ * Let go of the static key once no copy is left.  A leftover copy would be a
+ * bug; kept coherent, which takes the key, it does no harm.
  */
 static void repl_key_put(long left, bool lazy)
 {
@@ -103,6 +106,7 @@ void pgtable_repl_destroy(struct mm_struct *mm)
 	struct pgtable_repl *repl = mm->pgtable_repl;
 
 	pgtable_repl_list_del(repl);
+	pgtable_repl_memcg_forked(mm);
 	if (!nodes_empty(repl->policy.nodes))
 		repl_key_put(pgtable_repl_pages(repl),
 			     repl_is_lazy(&repl->policy));
@@ -393,8 +397,11 @@ struct mm_struct *pgtable_repl_task_mm(struct task_struct *task)
 	return mm;
 }
 
-/* Give a new, empty address space the policy that it starts with. */
-static int repl_start(struct mm_struct *mm,
+/*
+ * Give a new, empty address space the policy that it starts with; @oldmm is the
+ * one that is copied to it, or NULL.
+ */
+static int repl_start(struct mm_struct *mm, struct mm_struct *oldmm,
 		      const struct pgtable_repl_policy *policy)
 {
 	struct pgtable_repl *repl;
@@ -407,6 +414,10 @@ static int repl_start(struct mm_struct *mm,
 	repl_set_policy(repl, policy);
 	if (nodes_empty(policy->nodes))
 		return 0;
+	if (oldmm) {
+		repl->fork_tables = mm_pgtables_bytes(oldmm) / PAGE_SIZE;
+		pgtable_repl_memcg_fork(mm);
+	}
 	arch_pgtable_repl_key_get(repl_is_lazy(policy));
 	pgtable_repl_new_trees(mm, &policy->nodes);
 	if (repl_is_lazy(policy))
@@ -417,18 +428,19 @@ static int repl_start(struct mm_struct *mm,
 
 static int repl_inherit(struct mm_struct *mm, struct mm_struct *oldmm)
 {
+	struct mm_struct *parent = oldmm ?: current->mm;
 	int sysmode = READ_ONCE(sysctl_pgtable_repl_mode);
 	struct pgtable_repl_policy policy = { .source = PGTABLE_REPL_NONE };
 
 	if (sysmode == PGTABLE_REPL_SYS_OFF || !arch_pgtable_repl_supported())
 		return 0;
-	if (oldmm)
-		pgtable_repl_get(oldmm, &policy);
+	if (parent)
+		pgtable_repl_get(parent, &policy);
 	if (pgtable_repl_own(&policy))
 		policy.source = PGTABLE_REPL_INHERITED;
 	else
 		repl_default(NULL, &policy);
-	return repl_start(mm, &policy);
+	return repl_start(mm, oldmm, &policy);
 }
 
 /**

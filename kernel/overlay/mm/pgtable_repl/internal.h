@@ -11,6 +11,7 @@
 #include <linux/pgtable_repl.h>
 
 struct ctl_table;
+struct mem_cgroup;
 
 /**
  * struct pgtable_repl - replication state of an address space
@@ -25,6 +26,9 @@ struct ctl_table;
  * @list: all of these; see repair.c
  * @policy: what is in force
  * @policy_lock: see above
+ * @forker: in a child that is being forked, the memory cgroup that pays for it;
+ *	read under RCU
+ * @fork_tables: how many tables its parent had when that began
  * @lacking: nodes on which a copy could not be made; set without the lock
  * @dropped: nodes whose tree was taken down to free memory
  * @dropped_at: when, in jiffies
@@ -55,6 +59,8 @@ struct pgtable_repl {
 	struct list_head list;
 	struct pgtable_repl_policy policy;
 	spinlock_t policy_lock;
+	struct mem_cgroup *forker;
+	unsigned long fork_tables;
 	nodemask_t lacking;
 	nodemask_t dropped;
 	unsigned long dropped_at;
@@ -137,6 +143,7 @@ void pgtable_repl_nodes(nodemask_t *nodes);
 long pgtable_repl_pages(struct pgtable_repl *repl);
 extern int sysctl_pgtable_repl_mode;				/* sysctl.c */
 extern unsigned long sysctl_pgtable_repl_process_max;
+extern int sysctl_pgtable_repl_node_max;
 unsigned int pgtable_repl_prefetch(struct mm_struct *mm);
 
 /* repair.c */
@@ -144,8 +151,10 @@ void pgtable_repl_list_add(struct pgtable_repl *repl, struct mm_struct *mm);
 void pgtable_repl_list_del(struct pgtable_repl *repl);
 void pgtable_repl_lacks(struct pgtable_repl *repl, int nid);
 void pgtable_repl_squeeze(struct pgtable_repl *repl);
-bool pgtable_repl_memcg_room(struct mm_struct *mm, unsigned int share,
+bool pgtable_repl_memcg_room(struct mem_cgroup *memcg, unsigned int share,
 			     unsigned long pages);
+bool pgtable_repl_mm_room(struct mm_struct *mm, unsigned int memcg_share,
+			  unsigned long memcg_pages, unsigned int group_share);
 void pgtable_repl_drop(struct mm_struct *mm);
 void pgtable_repl_for_each(bool (*look)(struct pgtable_repl *repl),
 			   void (*work)(struct mm_struct *mm));
@@ -157,17 +166,28 @@ void pgtable_repl_refill(struct mm_struct *mm);
 #ifdef CONFIG_MEMCG
 bool pgtable_repl_group_policy(struct mm_struct *mm,
 			       struct pgtable_repl_policy *policy);
-bool pgtable_repl_group_room(struct mm_struct *mm, unsigned int share,
+struct mem_cgroup *pgtable_repl_get_memcg(struct mm_struct *mm);
+void pgtable_repl_memcg_fork(struct mm_struct *mm);
+void pgtable_repl_memcg_forked(struct mm_struct *mm);
+bool pgtable_repl_group_room(struct mem_cgroup *memcg, unsigned int share,
 			     unsigned long pages);
 void pgtable_repl_group_account(struct page *page, int sign);
 #else
+static inline struct mem_cgroup *pgtable_repl_get_memcg(struct mm_struct *mm)
+{
+	return NULL;
+}
+
+static inline void pgtable_repl_memcg_fork(struct mm_struct *mm) { }
+static inline void pgtable_repl_memcg_forked(struct mm_struct *mm) { }
+
 static inline bool pgtable_repl_group_policy(struct mm_struct *mm,
 					     struct pgtable_repl_policy *policy)
 {
 	return false;
 }
 
-static inline bool pgtable_repl_group_room(struct mm_struct *mm,
+static inline bool pgtable_repl_group_room(struct mem_cgroup *memcg,
 					   unsigned int share,
 					   unsigned long pages)
 {
@@ -178,10 +198,13 @@ static inline void pgtable_repl_group_account(struct page *page, int sign) { }
 #endif
 /* What of a group's limit must be free before missing copies are made again. */
 #define REPL_GROUP_SHARE	8
+/* The same of what copies may take of a node. */
+#define REPL_NODE_SHARE		8
 
 /* alloc.c */
 struct page *pgtable_repl_alloc_page(struct mm_struct *mm, unsigned int domain,
 				     unsigned int order, gfp_t gfp);
+bool pgtable_repl_node_room(struct mm_struct *mm, int nid, unsigned int share);
 void pgtable_repl_account(struct page *page, struct mm_struct *mm, int sign);
 int pgtable_repl_set_reserve(unsigned long pages);
 

@@ -115,30 +115,37 @@ void pgtable_repl_lacks(struct pgtable_repl *repl, int nid)
 			   READ_ONCE(repl_repair_delay));
 }
 
-/* Whether a node has @times its high watermark of free memory, in some zone. */
+/*
+ * Whether a node has @times its high watermark of free memory that copies can
+ * lie in, in some zone: page tables cannot be moved.
+ */
 static bool repl_node_has_room(int nid, unsigned int times)
 {
 	pg_data_t *pgdat = NODE_DATA(nid);
 	int i;
 
-	for (i = 0; i < MAX_NR_ZONES; i++) {
+	for (i = 0; i <= gfp_zone(GFP_KERNEL); i++) {
 		struct zone *zone = pgdat->node_zones + i;
+		unsigned long free, cma = 0;
 
 		/* What lies below ZONE_NORMAL is a reserve for devices. */
 		if (!managed_zone(zone) ||
 		    (i < ZONE_NORMAL && managed_zone(pgdat->node_zones +
 						     ZONE_NORMAL)))
 			continue;
-		if (zone_page_state(zone, NR_FREE_PAGES) >
-		    times * high_wmark_pages(zone))
+		free = zone_page_state(zone, NR_FREE_PAGES);
+#ifdef CONFIG_CMA
+		cma = zone_page_state(zone, NR_FREE_CMA_PAGES);
+#endif
+		if (free > cma + times * high_wmark_pages(zone))
 			return true;
 	}
 	return false;
 }
 
 /**
- * pgtable_repl_memcg_room() - whether an mm's memory cgroup has room for copies
- * @mm: the address space
+ * pgtable_repl_memcg_room() - whether a memory cgroup has room for copies
+ * @memcg: by pgtable_repl_get_memcg()
  * @share: what must stay free, as one in so many of each limit
  * @pages: and in addition, in pages
  *
@@ -146,16 +153,13 @@ static bool repl_node_has_room(int nid, unsigned int times)
  *
  * Context: any, also under page-table locks.
  */
-bool pgtable_repl_memcg_room(struct mm_struct *mm, unsigned int share,
+bool pgtable_repl_memcg_room(struct mem_cgroup *memcg, unsigned int share,
 			     unsigned long pages)
 {
-#ifdef CONFIG_MEMCG
-	struct mem_cgroup *memcg, *m;
 	bool room = true;
+#ifdef CONFIG_MEMCG
+	struct mem_cgroup *m;
 
-	if (mem_cgroup_disabled())
-		return true;
-	memcg = get_mem_cgroup_from_mm(mm);
 	for (m = memcg; m && room; m = parent_mem_cgroup(m)) {
 		unsigned long limit = min(READ_ONCE(m->memory.max),
 					  READ_ONCE(m->memory.high));
@@ -171,11 +175,30 @@ bool pgtable_repl_memcg_room(struct mm_struct *mm, unsigned int share,
 		used -= min(used, cache);
 		room = used + limit / share + pages <= limit;
 	}
+#endif
+	return room;
+}
+
+/**
+ * pgtable_repl_mm_room() - whether limits let an mm have more copies
+ * @mm: the address space, which has state
+ * @memcg_share: as of pgtable_repl_memcg_room(); 0: leave that out
+ * @memcg_pages: likewise
+ * @group_share: as of pgtable_repl_group_room(); 0: leave that out
+ *
+ * Context: any, also under spinlocks.
+ */
+bool pgtable_repl_mm_room(struct mm_struct *mm, unsigned int memcg_share,
+			  unsigned long memcg_pages, unsigned int group_share)
+{
+	struct mem_cgroup *memcg = pgtable_repl_get_memcg(mm);
+	bool room;
+
+	room = (!memcg_share || pgtable_repl_memcg_room(memcg, memcg_share,
+							memcg_pages)) &&
+	       (!group_share || pgtable_repl_group_room(memcg, group_share, 1));
 	mem_cgroup_put(memcg);
 	return room;
-#else
-	return true;
-#endif
 }
 
 /**
@@ -203,16 +226,17 @@ static bool repl_repairable(struct pgtable_repl *repl, nodemask_t *now)
 	nodes_clear(*now);
 	if (nodes_empty(want))
 		return false;
-	if (!pgtable_repl_memcg_room(repl->mm, REPL_MEMCG_SHARE / 2,
-				     READ_ONCE(repl->dropped_pages)) ||
-	    !pgtable_repl_group_room(repl->mm, REPL_GROUP_SHARE, 1))
+	if (!pgtable_repl_mm_room(repl->mm, REPL_MEMCG_SHARE / 2,
+				  READ_ONCE(repl->dropped_pages),
+				  REPL_GROUP_SHARE))
 		return true;
 	for_each_node_mask(nid, want) {
 		if (node_isset(nid, repl->dropped) &&
 		    time_before(jiffies, READ_ONCE(repl->dropped_at) +
 					 REPL_DROPPED_MIN))
 			continue;
-		if (repl_node_has_room(nid, 2))
+		if (repl_node_has_room(nid, 2) &&
+		    pgtable_repl_node_room(repl->mm, nid, REPL_NODE_SHARE))
 			node_set(nid, *now);
 	}
 	return true;
@@ -392,7 +416,7 @@ static void repl_drop(struct work_struct *work)
 
 	while ((mm = repl_squeezed())) {
 		/* Since it was noted, there may have come room. */
-		if (pgtable_repl_memcg_room(mm, REPL_MEMCG_SHARE, 1)) {
+		if (pgtable_repl_mm_room(mm, REPL_MEMCG_SHARE, 1, 0)) {
 			WRITE_ONCE(mm->pgtable_repl->squeeze, false);
 		} else {
 			repl_drop_mm(mm, NODE_MASK_ALL);
@@ -402,7 +426,7 @@ static void repl_drop(struct work_struct *work)
 		cond_resched();
 	}
 
-	for_each_node_state(nid, N_MEMORY) {
+	for_each_node_state(nid, N_NORMAL_MEMORY) {
 		atomic_long_t *wanted = &repl_drop_wanted[nid];
 
 		while (!repl_node_has_room(nid, 1)) {

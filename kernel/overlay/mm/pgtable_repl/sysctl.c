@@ -15,6 +15,7 @@ int pgtable_repl_fixed_node __read_mostly;
 DEFINE_STATIC_KEY_FALSE(pgtable_repl_fixed_key);
 
 unsigned long sysctl_pgtable_repl_process_max __read_mostly;
+int sysctl_pgtable_repl_node_max __read_mostly = 10;	/* per cent */
 
 static int repl_reserve_pages;
 /* Entries, as a power of two, that a lazy fill brings along (Hydra, section 3.4). */
@@ -133,7 +134,7 @@ static int repl_fixed_node_handler(const struct ctl_table *table, int write,
 	if (!err && write) {
 		if (node < 0 || node >= nr_node_ids)
 			err = -EINVAL;
-		else if (!node_state(node, N_MEMORY))
+		else if (!node_state(node, N_NORMAL_MEMORY))
 			err = -ENODEV;
 		else
 			WRITE_ONCE(pgtable_repl_fixed_node, node);
@@ -192,6 +193,15 @@ static struct ctl_table repl_sysctls[] = {
 		.maxlen		= sizeof(unsigned long),
 		.mode		= 0644,
 		.proc_handler	= proc_doulongvec_minmax,
+	},
+	{
+		.procname	= "pgtable_repl_node_max",
+		.data		= &sysctl_pgtable_repl_node_max,
+		.maxlen		= sizeof(int),
+		.mode		= 0644,
+		.proc_handler	= proc_dointvec_minmax,
+		.extra1		= SYSCTL_ZERO,
+		.extra2		= SYSCTL_ONE_HUNDRED,
 	},
 	{
 		.procname	= "pgtable_repl_domains",

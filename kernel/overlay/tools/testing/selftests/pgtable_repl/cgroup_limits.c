@@ -4,9 +4,12 @@
  * within its limits; who may write what; nothing that can be written breaks
  * anything. Root only; needs cgroup v2 with the memory controller.
  */
+#include <sys/uio.h>
+
 #include "pgtable_repl_group.h"
 
 #define TABLES		32
+#define MANY		512
 
 /* One page under each of TABLES PTE tables, which lie on the first node. */
 static char *sparse(void)
@@ -127,6 +130,138 @@ TEST_F(cgroup, limit_is_shared)
 	EXPECT_EQ(128 + SIGKILL, repl_wait(a));
 	EXPECT_TRUE(copies_reach(b, true, TABLES));
 	EXPECT_EQ(0, repl_check(b));
+}
+
+static long own_copies(void)
+{
+	struct repl_status status;
+
+	return repl_status(getpid(), &status) ? -1 : status.total_pages;
+}
+
+/* A group that may have none gets none by fork, either. */
+TEST_F(cgroup, limit_holds_in_fork)
+{
+	struct repl_mask all = repl_mask_all();
+	pid_t pid;
+
+	ASSERT_EQ(0, put(GROUP, "memory.pgtable_repl.max", "0"));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		if (repl_set_off() || move(GROUP, getpid()) || !sparse())
+			_exit(1);
+		if (repl_set_mask(&all) || own_copies())
+			_exit(2);
+		pid = fork();
+		if (pid < 0)
+			_exit(3);
+		if (!pid)
+			_exit(own_copies() ? 4 :
+			      get_long(GROUP, ".current") ? 5 : 0);
+		_exit(repl_wait(pid));
+	}
+	EXPECT_EQ(0, repl_wait(pid));
+	EXPECT_EQ(0, get_long(GROUP, ".current"));
+}
+
+/* How many processes of the group were killed for want of memory. */
+static long oom_kills(void)
+{
+	char text[4096], *at;
+
+	if (repl_read_file(GROUP "/memory.events", text, sizeof(text)))
+		return -1;
+	at = strstr(text, "\noom_kill ");
+	return at ? strtol(at + strlen("\noom_kill "), NULL, 10) : -1;
+}
+
+/* In the group: 0, or the number of the step that went wrong. */
+static int fork_at_the_limit(void)
+{
+	struct repl_mask all = repl_mask_all();
+	char text[32], *mem;
+	pid_t pid;
+	int i;
+
+	if (repl_set_off() || move(GROUP, getpid()) || repl_pin(repl_topo.cpu[0]))
+		return 1;
+	mem = repl_mmap_aligned(MANY * PMD_SIZE, PMD_SIZE, RW,
+				ANON | MAP_NORESERVE, -1);
+	if (mem == MAP_FAILED || madvise(mem, MANY * PMD_SIZE, MADV_NOHUGEPAGE))
+		return 2;
+	for (i = 0; i < MANY; i++)
+		repl_store(mem + i * PMD_SIZE, i);
+	if (repl_set_mask(&all) || own_copies() < MANY)
+		return 3;
+	/* Room for the child's tables and a little more, not for its copies. */
+	snprintf(text, sizeof(text), "%ld",
+		 repl_read_long(GROUP "/memory.current") + (MANY + 256) * (long)PAGE);
+	if (put(GROUP, "memory.max", text))
+		return 4;
+	pid = fork();
+	if (pid < 0)
+		return 5;
+	if (!pid) {
+		for (i = 0; i < MANY; i++)
+			if (repl_load(mem + i * PMD_SIZE) != (uint64_t)i)
+				_exit(6);
+		_exit(0);
+	}
+	i = repl_wait(pid);
+	return i ?: oom_kills() ? 7 : 0;
+}
+
+/* Nobody is killed for copies of the tables that fork makes. */
+TEST_F(cgroup, fork_at_the_limit)
+{
+	pid_t pid = fork();
+
+	ASSERT_LE(0, pid);
+	if (!pid)
+		_exit(fork_at_the_limit());
+	EXPECT_EQ(0, repl_wait(pid));
+	EXPECT_EQ(0, oom_kills());
+}
+
+/* The group of the process pays and is asked, whoever makes the tables. */
+TEST_F(cgroup, others_make_tables)
+{
+	struct repl_mask all = repl_mask_all();
+	size_t len = TABLES * PMD_SIZE;
+	char byte = 1, *mem;
+	pid_t pid;
+	int i;
+
+	mem = repl_mmap_aligned(len, PMD_SIZE, RW, ANON | MAP_NORESERVE, -1);
+	ASSERT_NE(MAP_FAILED, mem);
+	madvise(mem, len, MADV_NOHUGEPAGE);
+	repl_pin(repl_topo.cpu[0]);
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		close(self->hold[1]);
+		if (move(GROUP, getpid()) || repl_set_mask(&all))
+			_exit(1);
+		_exit(read(self->hold[0], &byte, 1) ? 1 : 0);
+	}
+	wait_until_it_lives(pid);
+	for (i = 0; i < 2 * TABLES; i++) {
+		char *at = mem + i / 2 * PMD_SIZE + i % 2 * PAGE;
+		struct iovec from = { &byte, 1 }, to = { at, 1 };
+		long before = get_long(GROUP, ".current");
+
+		if (i == TABLES) {
+			ASSERT_EQ(0, put(GROUP, "memory.pgtable_repl.max", "0"));
+		}
+		ASSERT_EQ(1, process_vm_writev(pid, &from, 1, &to, 1, 0));
+		if (i >= TABLES) {
+			EXPECT_EQ(0, get_long(GROUP, ".current"));
+		} else if (i % 2 == 0) {
+			EXPECT_LT(before, get_long(GROUP, ".current"));
+		}
+	}
+	EXPECT_EQ(0, repl_check(pid));
 }
 
 /* Everything that was counted is given back. */

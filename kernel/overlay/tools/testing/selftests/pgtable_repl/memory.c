@@ -15,6 +15,7 @@
 #include "pgtable_repl_harness.h"
 
 #define MAX		"/proc/sys/vm/pgtable_repl_process_max"
+#define NODE_MAX	"/proc/sys/vm/pgtable_repl_node_max"
 #define FAULT		"/sys/kernel/debug/fail_pgtable_repl/"
 #define GROUP		"/sys/fs/cgroup/pgtable_repl_test"
 #define TABLES		48
@@ -131,7 +132,6 @@ TEST_F(ops, limit_of_a_process)
 	munmap(mem, TABLES * PMD_SIZE);
 }
 
-/* Every allocation of a copy fails for a while; later, copies appear unasked. */
 /* What all processes together may take of a node. */
 TEST_F(ops, limit_of_a_node)
 {
@@ -189,6 +189,7 @@ TEST_F(ops, counts_for_the_oom_killer)
 	munmap(mem, len);
 }
 
+/* Every allocation of a copy fails for a while; later, copies appear unasked. */
 TEST_F(ops, failing_allocations)
 {
 	struct repl_mask mask;
@@ -437,6 +438,60 @@ TEST_F(ops, charged_to_the_group)
 		_exit(charged());
 	EXPECT_EQ(0, repl_wait(pid));
 	EXPECT_EQ(0, rmdir(GROUP));
+}
+
+/* In the group: 0, or the number of the step that went wrong. */
+static int in_a_cpuset(void)
+{
+	struct repl_mask all = repl_mask_all();
+	int i, others = 0;
+	char text[32], *mem;
+
+	snprintf(text, sizeof(text), "%d", repl_topo.node[0]);
+	if (repl_write_file(GROUP "/cpuset.mems", text) ||
+	    repl_write_file(GROUP "/cgroup.procs", "0"))
+		return 1;
+	if (repl_set_off() || repl_pin(repl_topo.cpu[0]))
+		return 2;
+	mem = sparse();
+	if (!mem || repl_set_mask(&all))
+		return 3;
+	for (i = 1; i < repl_topo.nr; i++)
+		if (copies(repl_topo.node[i]))
+			return 4;
+	if (intact(mem) || child_works(mem) || repl_check(getpid()))
+		return 5;
+	/* Allowed: the same setting again makes them. */
+	snprintf(text, sizeof(text), "%d-%d", repl_topo.node[0],
+		 repl_topo.node[repl_topo.nr - 1]);
+	if (repl_write_file(GROUP "/cpuset.mems", text) || repl_set_mask(&all))
+		return 6;
+	for (i = 1; i < repl_topo.nr; i++)
+		others += copies(repl_topo.node[i]) >= TABLES;
+	if (others != repl_topo.nr - 1)
+		return 7;
+	return intact(mem) ? 8 : 0;
+}
+
+/* No copy lies on a node that a process may not have memory of. */
+TEST_F(ops, within_the_cpuset)
+{
+	pid_t pid;
+
+	if (repl_plain() || geteuid() || repl_topo.nr < 2)
+		SKIP(return, "needs root, replication, and two nodes");
+	repl_write_file("/sys/fs/cgroup/cgroup.subtree_control", "+cpuset");
+	if (mkdir(GROUP, 0755) || access(GROUP "/cpuset.mems", W_OK)) {
+		rmdir(GROUP);
+		SKIP(return, "needs cgroup v2 with the cpuset controller");
+	}
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid)
+		_exit(in_a_cpuset());
+	EXPECT_EQ(0, repl_wait(pid));
+	EXPECT_EQ(0, rmdir(GROUP));
+	repl_write_file("/sys/fs/cgroup/cgroup.subtree_control", "-cpuset");
 }
 
 TEST_HARNESS_MAIN
