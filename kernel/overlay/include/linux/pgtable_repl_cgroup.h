@@ -5,6 +5,8 @@
 #ifndef _LINUX_PGTABLE_REPL_CGROUP_H
 #define _LINUX_PGTABLE_REPL_CGROUP_H
 
+#include <linux/mm_types.h>
+
 struct cgroup_subsys_state;
 struct cgroup_taskset;
 struct task_struct;
@@ -16,6 +18,15 @@ void pgtable_repl_css_free(struct cgroup_subsys_state *css);
 void pgtable_repl_css_fork(struct task_struct *child);
 void pgtable_repl_css_attach(struct cgroup_taskset *tset);
 void pgtable_repl_exec_done(void);
+
+/*
+ * exec gives up an address space.  Workers may hold it for a moment longer than
+ * the task lives that it belonged to.
+ */
+static inline void pgtable_repl_exec_failed(struct mm_struct *mm)
+{
+	WRITE_ONCE(mm->owner, NULL);
+}
 #else
 static inline int pgtable_repl_css_online(struct cgroup_subsys_state *css)
 {
@@ -26,15 +37,7 @@ static inline void pgtable_repl_css_free(struct cgroup_subsys_state *css) { }
 static inline void pgtable_repl_css_fork(struct task_struct *child) { }
 static inline void pgtable_repl_css_attach(struct cgroup_taskset *tset) { }
 static inline void pgtable_repl_exec_done(void) { }
-#endif
-
-#if defined(CONFIG_PGTABLE_REPL) && defined(CONFIG_CFS_BANDWIDTH)
-unsigned int pgtable_repl_cpu_quota(struct task_struct *task);
-#else
-static inline unsigned int pgtable_repl_cpu_quota(struct task_struct *task)
-{
-	return -1U;
-}
+static inline void pgtable_repl_exec_failed(struct mm_struct *mm) { }
 #endif
 
 #endif /* _LINUX_PGTABLE_REPL_CGROUP_H */

@@ -337,6 +337,11 @@ void pgtable_repl_account(struct page *page, struct mm_struct *mm, int sign)
 	count_vm_event(sign > 0 ? PGTABLE_REPL_ALLOC : PGTABLE_REPL_FREE);
 	pgtable_repl_group_account(page, sign);
 	atomic_long_add(sign, &mm->pgtable_repl->node_pages[page_to_nid(page)]);
+	/* A tree has a root, and its policy holds the gates meanwhile. */
+	if (sign > 0)
+		atomic_long_inc(&mm->pgtable_repl->holds);
+	else
+		pgtable_repl_unhold(mm->pgtable_repl);
 }
 
 static int __init repl_reserve_init(void)

@@ -14,7 +14,8 @@
  * - a process that is moved is looked at by the ->attach() callback.
  *
  * The callbacks run under locks that hold up every fork of the machine, so they
- * only note the group; a work item does the rest.
+ * only note the group; a work item does the rest.  It also comes back to those
+ * that were busy when a file was written to (struct repl_wait).
  *
  * Copies are counted for the group that they are charged to and for those above
  * it, when they are attached: CPUs that make some at the same time may exceed a
@@ -22,11 +23,13 @@
  * charged with the first and not counted.
  */
 #include <linux/cgroup.h>
+#include <linux/kernfs.h>
 #include <linux/memcontrol.h>
 #include <linux/page_counter.h>
 #include <linux/pgtable_repl_cgroup.h>
 #include <linux/prctl.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/workqueue.h>
@@ -53,6 +56,7 @@ struct repl_group_policy {
  * @pages: copies charged to the group and to those below
  * @max: limit of @pages
  * @refused: copies not made because of @max
+ * @over: @max was lowered, and processes that were busy keep too many
  * @behind: on repl_behind while processes may have to be brought to the policy
  * @rcu: readers hold the RCU read lock or a reference to the css
  */
@@ -63,6 +67,7 @@ struct repl_group {
 	atomic_long_t pages;
 	unsigned long max;
 	atomic_long_t refused;
+	bool over;
 	struct list_head behind;
 	struct rcu_head rcu;
 };
@@ -79,7 +84,7 @@ static DEFINE_SPINLOCK(repl_behind_lock);
 static DEFINE_MUTEX(repl_group_mutex);	/* writers of ->policy */
 
 static void repl_catch_up(struct work_struct *work);
-static DECLARE_WORK(repl_catch_up_work, repl_catch_up);
+static DECLARE_DELAYED_WORK(repl_catch_up_work, repl_catch_up);
 
 /* The caller holds the RCU read lock or a reference to the css. */
 static struct repl_group *repl_group(struct mem_cgroup *memcg)
@@ -135,10 +140,13 @@ bool pgtable_repl_group_policy(struct mm_struct *mm,
 	return asked;
 }
 
+/* What is done for an address space; false: that is enough. */
+typedef bool (*repl_group_fn)(struct mm_struct *mm, void *arg,
+			      struct repl_wait *wait);
+
 /* Call @fn for the address spaces of a group's processes, until it is false. */
-static bool repl_group_each(struct mem_cgroup *memcg,
-			    bool (*fn)(struct mm_struct *mm, void *arg),
-			    void *arg)
+static bool repl_group_each(struct mem_cgroup *memcg, repl_group_fn fn,
+			    void *arg, struct repl_wait *wait)
 {
 	struct css_task_iter it;
 	struct task_struct *task;
@@ -147,11 +155,16 @@ static bool repl_group_each(struct mem_cgroup *memcg,
 
 	css_task_iter_start(&memcg->css, CSS_TASK_ITER_PROCS, &it);
 	while (more && (task = css_task_iter_next(&it))) {
+		if (fatal_signal_pending(current)) {
+			wait->busy = true;
+			more = false;
+			break;
+		}
 		mm = pgtable_repl_task_mm(task);
 		if (!mm)
 			continue;
-		more = fn(mm, arg);
-		mmput(mm);
+		more = fn(mm, arg, wait);
+		mmput_async(mm);
 		cond_resched();
 	}
 	css_task_iter_end(&it);
@@ -159,30 +172,30 @@ static bool repl_group_each(struct mem_cgroup *memcg,
 }
 
 /* The same for a group and all those below it. */
-static void repl_subtree_each(struct mem_cgroup *root,
-			      bool (*fn)(struct mm_struct *mm, void *arg),
-			      void *arg)
+static void repl_subtree_each(struct mem_cgroup *root, repl_group_fn fn,
+			      void *arg, struct repl_wait *wait)
 {
 	struct mem_cgroup *memcg;
 
 	for (memcg = mem_cgroup_iter(root, NULL, NULL); memcg;
 	     memcg = mem_cgroup_iter(root, memcg, NULL)) {
-		if (!repl_group_each(memcg, fn, arg)) {
+		if (!repl_group_each(memcg, fn, arg, wait)) {
 			mem_cgroup_iter_break(root, memcg);
 			return;
 		}
 	}
 }
 
-static bool repl_follow(struct mm_struct *mm, void *unused)
+static bool repl_follow(struct mm_struct *mm, void *unused,
+			struct repl_wait *wait)
 {
 	/* One that gets no memory for its bookkeeping stays as it is. */
-	pgtable_repl_follow(mm);
+	pgtable_repl_follow(mm, wait);
 	return true;
 }
 
-/* Processes of @group may have come under a policy without getting it. */
-static void repl_group_behind(struct repl_group *group)
+/* Note a group for the worker. */
+static void repl_group_note(struct repl_group *group)
 {
 	spin_lock(&repl_behind_lock);
 	if (list_empty(&group->behind)) {
@@ -190,25 +203,99 @@ static void repl_group_behind(struct repl_group *group)
 		list_add_tail(&group->behind, &repl_behind);
 	}
 	spin_unlock(&repl_behind_lock);
-	queue_work(system_unbound_wq, &repl_catch_up_work);
+}
+
+/* Processes of @group may have come under a policy without getting it. */
+static void repl_group_behind(struct repl_group *group)
+{
+	repl_group_note(group);
+	mod_delayed_work(system_unbound_wq, &repl_catch_up_work, 0);
+}
+
+/* The same for all groups of a subtree, whose processes were busy. */
+static void repl_subtree_behind(struct mem_cgroup *root)
+{
+	struct mem_cgroup *memcg;
+
+	for (memcg = mem_cgroup_iter(root, NULL, NULL); memcg;
+	     memcg = mem_cgroup_iter(root, memcg, NULL))
+		repl_group_note(repl_group(memcg));
+	queue_delayed_work(system_unbound_wq, &repl_catch_up_work,
+			   REPL_BUSY_DELAY);
+}
+
+/* What a write to a file of the process's group, or of one above, left. */
+static bool repl_catch_up_one(struct mm_struct *mm, void *arg,
+			      struct repl_wait *wait)
+{
+	struct repl_group *group;
+
+	repl_follow(mm, NULL, wait);
+	for (group = arg; group; group = group->parent) {
+		if (!READ_ONCE(group->over))
+			continue;
+		if (atomic_long_read(&group->pages) > READ_ONCE(group->max))
+			pgtable_repl_drop(mm, wait);
+		else
+			WRITE_ONCE(group->over, false);
+	}
+	return true;
 }
 
 static void repl_catch_up(struct work_struct *work)
 {
+	static unsigned long delay;
 	struct repl_group *group;
+	bool again = false;
+	LIST_HEAD(behind);
 
+	spin_lock(&repl_behind_lock);
+	list_splice_init(&repl_behind, &behind);
+	spin_unlock(&repl_behind_lock);
 	for (;;) {
+		struct repl_wait wait = REPL_WAIT_NONE;
+
+		/* While it is on this list, nobody notes it again. */
 		spin_lock(&repl_behind_lock);
-		group = list_first_entry_or_null(&repl_behind,
-						 struct repl_group, behind);
+		group = list_first_entry_or_null(&behind, struct repl_group,
+						 behind);
 		if (group)
 			list_del_init(&group->behind);
 		spin_unlock(&repl_behind_lock);
 		if (!group)
 			break;
-		repl_group_each(group->memcg, repl_follow, NULL);
+		repl_group_each(group->memcg, repl_catch_up_one, group, &wait);
+		if (wait.busy) {
+			repl_group_note(group);
+			again = true;
+		}
 		css_put(&group->memcg->css);
 	}
+	if (again) {
+		delay = clamp(2 * delay, REPL_BUSY_DELAY, REPL_BUSY_MAX);
+		queue_delayed_work(system_unbound_wq, &repl_catch_up_work,
+				   delay);
+	} else {
+		delay = 0;
+	}
+}
+
+/*
+ * Let go of what a file's ->write holds up: the removal of its group, which
+ * waits with cgroup_mutex held, until repl_write_end().
+ */
+static void repl_write_begin(struct kernfs_open_file *of,
+			     struct mem_cgroup *memcg)
+{
+	css_get(&memcg->css);
+	kernfs_break_active_protection(of->kn);
+}
+
+static void repl_write_end(struct kernfs_open_file *of,
+			   struct mem_cgroup *memcg)
+{
+	kernfs_unbreak_active_protection(of->kn);
+	css_put(&memcg->css);
 }
 
 /**
@@ -266,7 +353,7 @@ void pgtable_repl_css_attach(struct cgroup_taskset *tset)
 void pgtable_repl_exec_done(void)
 {
 	if (READ_ONCE(repl_group_policies))
-		pgtable_repl_follow(current->mm);
+		pgtable_repl_follow(current->mm, NULL);
 }
 
 /**
@@ -408,7 +495,24 @@ static int repl_group_show(struct seq_file *m, void *v)
 	return 0;
 }
 
-/* Put @policy, NULL for none, in the place of what the group asked for. */
+/*
+ * The gates are open as long as a group asks for copies: fork and exec may take
+ * its policy at any time, and then only add to who needs them.
+ */
+static void repl_group_keys(const struct repl_group_policy *asked,
+			    void (*get_or_put)(bool lazy))
+{
+	if (!asked || asked->policy.mode == PR_PGTABLE_REPL_OFF)
+		return;
+	get_or_put(false);
+	if (asked->policy.mode == PR_PGTABLE_REPL_LAZY)
+		get_or_put(true);
+}
+
+/*
+ * Put @policy, NULL for none, with references to the gates, in the place of what
+ * the group asked for.
+ */
 static void repl_group_replace(struct repl_group *group,
 			       struct repl_group_policy *policy)
 {
@@ -421,6 +525,7 @@ static void repl_group_replace(struct repl_group *group,
 	old = rcu_replace_pointer(group->policy, policy,
 				  lockdep_is_held(&repl_group_mutex));
 	mutex_unlock(&repl_group_mutex);
+	repl_group_keys(old, pgtable_repl_key_put);
 	if (old)
 		kfree_rcu(old, rcu);
 }
@@ -430,6 +535,7 @@ static ssize_t repl_group_write(struct kernfs_open_file *of, char *buf,
 {
 	struct mem_cgroup *memcg = mem_cgroup_from_css(of_css(of));
 	struct repl_group_policy *asked;
+	struct repl_wait wait = REPL_WAIT_USER;
 	int err;
 
 	asked = kzalloc(sizeof(*asked), GFP_KERNEL);
@@ -448,8 +554,13 @@ static ssize_t repl_group_write(struct kernfs_open_file *of, char *buf,
 	}
 	if (asked)
 		asked->all = asked->policy.all;
+	repl_write_begin(of, memcg);
+	repl_group_keys(asked, pgtable_repl_key_get);
 	repl_group_replace(repl_group(memcg), asked);
-	repl_subtree_each(memcg, repl_follow, NULL);
+	repl_subtree_each(memcg, repl_follow, NULL, &wait);
+	if (wait.busy)
+		repl_subtree_behind(memcg);
+	repl_write_end(of, memcg);
 	return nbytes;
 }
 
@@ -486,22 +597,24 @@ static int repl_max_show(struct seq_file *m, void *v)
 }
 
 /* Take copies down while there are too many. */
-static bool repl_drop_excess(struct mm_struct *mm, void *arg)
+static bool repl_drop_excess(struct mm_struct *mm, void *arg,
+			     struct repl_wait *wait)
 {
 	struct repl_group *group = arg;
 
 	if (atomic_long_read(&group->pages) <= READ_ONCE(group->max))
 		return false;
-	pgtable_repl_drop(mm);
+	pgtable_repl_drop(mm, wait);
 	return true;
 }
 
 /* Make what the limits allow again. */
-static bool repl_refill(struct mm_struct *mm, void *unused)
+static bool repl_refill(struct mm_struct *mm, void *unused,
+			struct repl_wait *wait)
 {
 	if (mm_pgtable_repl(mm) &&
 	    pgtable_repl_mm_room(mm, 0, 0, REPL_GROUP_SHARE))
-		pgtable_repl_refill(mm);
+		pgtable_repl_refill(mm, wait);
 	return true;
 }
 
@@ -510,6 +623,7 @@ static ssize_t repl_max_write(struct kernfs_open_file *of, char *buf,
 {
 	struct mem_cgroup *memcg = mem_cgroup_from_css(of_css(of));
 	struct repl_group *group = repl_group(memcg);
+	struct repl_wait wait = REPL_WAIT_USER;
 	unsigned long max;
 	int err;
 
@@ -518,8 +632,15 @@ static ssize_t repl_max_write(struct kernfs_open_file *of, char *buf,
 		return err;
 	WRITE_ONCE(repl_group_limits, true);
 	xchg(&group->max, max);
-	repl_subtree_each(memcg, repl_drop_excess, group);
-	repl_subtree_each(memcg, repl_refill, NULL);
+	repl_write_begin(of, memcg);
+	repl_subtree_each(memcg, repl_drop_excess, group, &wait);
+	if (wait.busy) {
+		WRITE_ONCE(group->over, true);
+		repl_subtree_behind(memcg);
+	}
+	/* Of those that are busy it is repaired. */
+	repl_subtree_each(memcg, repl_refill, NULL, &wait);
+	repl_write_end(of, memcg);
 	return nbytes;
 }
 
@@ -610,6 +731,8 @@ void pgtable_repl_css_free(struct cgroup_subsys_state *css)
 
 	if (!group)
 		return;
+	repl_group_keys(rcu_access_pointer(group->policy),
+			pgtable_repl_key_put);
 	kfree(rcu_access_pointer(group->policy));
 	kfree_rcu(group, rcu);
 }

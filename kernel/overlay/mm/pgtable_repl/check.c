@@ -50,21 +50,26 @@ static void repl_check_diff(void *arg, const char *what, unsigned long addr,
 		       canon, copy);
 }
 
-static void repl_check_task(struct repl_check_run *run,
-			    struct task_struct *task)
+static int repl_check_task(struct repl_check_run *run,
+			   struct task_struct *task)
 {
 	struct mm_struct *mm = get_task_mm(task);
+	int err = 0;
 
 	if (!mm)
-		return;
+		return 0;
 	if (mm_pgtable_repl(mm)) {
+		err = pgtable_repl_lock(mm, NULL);
+		if (err)
+			goto put;
 		run->pid = task_tgid_nr(task);
-		arch_pgtable_repl_lock(mm);
 		arch_pgtable_repl_check(mm, &run->report, repl_check_diff, run);
 		arch_pgtable_repl_unlock(mm);
 		run->processes++;
 	}
+put:
 	mmput(mm);
+	return err;
 }
 
 /* Check process @only, or all of them for 0. */
@@ -72,7 +77,7 @@ static int repl_check_run(struct repl_check_run *run, pid_t only)
 {
 	struct task_struct *task;
 	struct pid *pid;
-	int nr;
+	int nr, err;
 
 	for (nr = only ?: 1;; nr++) {
 		rcu_read_lock();
@@ -91,8 +96,10 @@ static int repl_check_run(struct repl_check_run *run, pid_t only)
 		if (!pid)
 			return 0;
 		if (task) {
-			repl_check_task(run, task);
+			err = repl_check_task(run, task);
 			put_task_struct(task);
+			if (err)
+				return err;
 		}
 		if (only)
 			return 0;
@@ -123,7 +130,10 @@ static ssize_t repl_check_write(struct file *file, const char __user *ubuf,
 	/* Room for the last line, however many differences there are. */
 	seq_buf_init(&run.text, report->text, REPL_REPORT_SIZE - 256);
 
-	mutex_lock(&repl_check_lock);
+	if (mutex_lock_killable(&repl_check_lock)) {
+		kvfree(report);
+		return -EINTR;
+	}
 	err = repl_check_run(&run, only);
 	report->len = seq_buf_used(&run.text);
 	if (seq_buf_has_overflowed(&run.text))

@@ -24,6 +24,7 @@ void pgtable_repl_nodes(nodemask_t *nodes)
 	nodes_and(*nodes, node_states[N_CPU], node_states[N_NORMAL_MEMORY]);
 }
 
+/* Give an mm its state, under arch_pgtable_repl_lock(). */
 static struct pgtable_repl *pgtable_repl_create(struct mm_struct *mm)
 {
 	unsigned int nr = pgtable_repl_max_domains() + 1;
@@ -42,9 +43,17 @@ static struct pgtable_repl *pgtable_repl_create(struct mm_struct *mm)
 		return NULL;
 	}
 	spin_lock_init(&repl->policy_lock);
+	mutex_init(&repl->root_mutex);
+	repl->mm = mm;
+	repl->busy_until = jiffies;
 	/* Pairs with smp_load_acquire() in mm_pgtable_repl(). */
 	smp_store_release(&mm->pgtable_repl, repl);
-	pgtable_repl_list_add(repl, mm);
+	/*
+	 * The caller has the lock: who finds it on the list waits for what the
+	 * caller is about to do.  In turn, the caller looks afterwards at what
+	 * holds (vm.pgtable_repl_mode): who changes that walks the list next.
+	 */
+	pgtable_repl_list_add(repl);
 	return repl;
 }
 
@@ -82,14 +91,28 @@ unsigned long pgtable_repl_oom_pages(struct mm_struct *mm)
 	return repl ? max(pgtable_repl_pages(repl), 0L) : 0;
 }
 
-/*
- * Let go of the static key once no copy is left.  A leftover copy would be a
- * bug; kept coherent, which takes the key, it does no harm.
- */
-static void repl_key_put(long left, bool lazy)
+/* Have the gates open while it is replicated; the caller's reference goes. */
+static void repl_hold(struct pgtable_repl *repl)
 {
-	if (!WARN_ONCE(left, "%ld copies of page tables left over", left))
-		arch_pgtable_repl_key_put(lazy);
+	/* Copies of before may hold them still: see pgtable_repl_unhold(). */
+	if (atomic_long_inc_return(&repl->holds) != 1)
+		pgtable_repl_key_put(false);
+}
+
+/**
+ * pgtable_repl_unhold() - let the gates close, if this is the last to need them
+ * @repl: state; a copy of its has been unlinked, or its policy is off now
+ *
+ * Every copy counts, not just whether the policy is off: a table that khugepaged
+ * has unlinked, without the mmap lock, has copies for a moment longer than trees
+ * are there to be taken down.
+ *
+ * Context: any, also under page-table locks.
+ */
+void pgtable_repl_unhold(struct pgtable_repl *repl)
+{
+	if (atomic_long_dec_and_test(&repl->holds))
+		pgtable_repl_key_put(false);
 }
 
 static bool repl_is_lazy(const struct pgtable_repl_policy *policy)
@@ -108,8 +131,13 @@ void pgtable_repl_destroy(struct mm_struct *mm)
 	pgtable_repl_list_del(repl);
 	pgtable_repl_memcg_forked(mm);
 	if (!nodes_empty(repl->policy.nodes))
-		repl_key_put(pgtable_repl_pages(repl),
-			     repl_is_lazy(&repl->policy));
+		pgtable_repl_unhold(repl);
+	if (repl_is_lazy(&repl->policy))
+		pgtable_repl_key_put(true);
+	/* Kept coherent, which takes the gates, those would do no harm. */
+	WARN_ONCE(atomic_long_read(&repl->holds),
+		  "%ld copies of page tables left over",
+		  atomic_long_read(&repl->holds));
 	mm->pgtable_repl = NULL;
 	kfree(repl->retired);
 	kfree(repl->node_pages);
@@ -152,42 +180,77 @@ int pgtable_repl_valid(const struct pgtable_repl_policy *policy)
 	return nodes_subset(policy->nodes, usable) ? 0 : -ENODEV;
 }
 
+/* How long one that is busy is waited for, of what there is for all. */
+#define REPL_WAIT_EACH		(HZ / 2 + 1)
+
+/**
+ * pgtable_repl_lock() - arch_pgtable_repl_lock() that does not wait for ever
+ * @mm: the address space; the caller holds a reference to its users
+ * @wait: how long to wait; NULL: until the current task is killed, which is for
+ *	who asks for this one process
+ *
+ * Return: 0, -EINTR (killed), or -EAGAIN with @wait->busy set.
+ */
+int pgtable_repl_lock(struct mm_struct *mm, struct repl_wait *wait)
+{
+	unsigned long until = jiffies + REPL_WAIT_EACH;
+
+	if (!wait) {
+		if (arch_pgtable_repl_lock_killable(mm))
+			return -EINTR;
+	} else if (time_after(until, wait->until)) {
+		until = wait->until;
+	}
+	while (wait && !arch_pgtable_repl_trylock(mm)) {
+		if (!time_before(jiffies, until) || signal_pending(current)) {
+			wait->busy = true;
+			return -EAGAIN;
+		}
+		schedule_timeout_interruptible(1);
+	}
+	if (mm->pgtable_repl)
+		pgtable_repl_settle(mm);
+	return 0;
+}
+
 /* With @force unset, a setting of the process's own stays: -EPERM. */
 static int repl_set(struct mm_struct *mm,
-		    const struct pgtable_repl_policy *policy, bool force)
+		    const struct pgtable_repl_policy *policy, bool force,
+		    struct repl_wait *wait)
 {
+	bool was_on, was_lazy, on, lazy, anew;
 	struct mem_cgroup *memcg, *old_memcg;
 	nodemask_t add, del;
 	struct pgtable_repl *repl;
 	LIST_HEAD(pages);
-	bool was_on, was_lazy, on, anew;
-	long left;
 	int err;
 
 	err = pgtable_repl_valid(policy);
 	if (err)
 		return err;
 	on = policy->mode != PR_PGTABLE_REPL_OFF;
+	lazy = repl_is_lazy(policy);
 	/* Before the mmap lock: patching the kernel takes locks. */
 	if (on)
-		arch_pgtable_repl_key_get(repl_is_lazy(policy));
+		pgtable_repl_key_get(false);
+	if (lazy)
+		pgtable_repl_key_get(true);
 
 	memcg = get_mem_cgroup_from_mm(mm);
 	old_memcg = set_active_memcg(memcg);
-	arch_pgtable_repl_lock(mm);
+	err = pgtable_repl_lock(mm, wait);
+	if (err)
+		goto put;
 	repl = mm->pgtable_repl ?: pgtable_repl_create(mm);
 	if (!repl)
 		err = -ENOMEM;
 	else if (!force && pgtable_repl_own(&repl->policy))
 		err = -EPERM;
-	if (err) {
-		arch_pgtable_repl_unlock(mm);
-		set_active_memcg(old_memcg);
-		mem_cgroup_put(memcg);
-		if (on)
-			arch_pgtable_repl_key_put(repl_is_lazy(policy));
-		return err;
-	}
+	else if (on && READ_ONCE(sysctl_pgtable_repl_mode) ==
+		 PGTABLE_REPL_SYS_OFF)
+		err = -EOPNOTSUPP;	/* by now */
+	if (err)
+		goto unlock;
 	if (on)
 		repl_unshare(mm);
 	was_on = !nodes_empty(repl->policy.nodes);
@@ -201,6 +264,8 @@ static int repl_set(struct mm_struct *mm,
 		nodes_andnot(add, policy->nodes, repl->policy.nodes);
 		nodes_andnot(del, repl->policy.nodes, policy->nodes);
 	}
+	if (on && !was_on)
+		repl_hold(repl);
 	repl_set_policy(repl, policy);
 	/* Who asks now, gets it now. */
 	nodes_clear(repl->lacking);
@@ -213,24 +278,37 @@ static int repl_set(struct mm_struct *mm,
 		pgtable_repl_add_trees(mm, &policy->nodes);
 	if (!anew && !nodes_empty(del))
 		pgtable_repl_del_trees(mm, &del, &pages);
+	/* Domains may have changed under the trees that have just gone. */
+	pgtable_repl_settle(mm);
 
 	count_vm_event(on ? PGTABLE_REPL_ENABLE : PGTABLE_REPL_DISABLE);
 	trace_pgtable_repl_set(mm, policy, &add, &del);
-	/* Somebody else may switch it on again as soon as the lock is dropped. */
-	left = pgtable_repl_pages(repl);
+	if (was_on && !on)
+		pgtable_repl_unhold(repl);
+	/* The one before had references, too. */
+	if (was_on && on)
+		pgtable_repl_key_put(false);
+	if (was_lazy)
+		pgtable_repl_key_put(true);
 	arch_pgtable_repl_unlock(mm);
 	set_active_memcg(old_memcg);
 	mem_cgroup_put(memcg);
 
 	arch_pgtable_repl_free_pages(&pages);
-	/* One reference for each mm that is on; the above took another. */
-	if (was_on && on)
-		arch_pgtable_repl_key_put(was_lazy);
-	else if (was_on)
-		repl_key_put(left, was_lazy);
-	if (repl_is_lazy(policy))
+	if (lazy)
 		pgtable_repl_watch_idle();
 	return 0;
+
+unlock:
+	arch_pgtable_repl_unlock(mm);
+put:
+	set_active_memcg(old_memcg);
+	mem_cgroup_put(memcg);
+	if (lazy)
+		pgtable_repl_key_put(true);
+	if (on)
+		pgtable_repl_key_put(false);
+	return err;
 }
 
 /**
@@ -319,6 +397,7 @@ bool pgtable_repl_follows(struct mm_struct *mm)
 /**
  * pgtable_repl_follow() - bring an address space to its group's policy
  * @mm: the address space; the caller holds a reference to its users
+ * @wait: as of pgtable_repl_lock()
  *
  * Or to the system's, where no group asks for anything.  Whoever changes what
  * holds for an address space calls this afterwards.  It looks again after each
@@ -327,7 +406,7 @@ bool pgtable_repl_follows(struct mm_struct *mm)
  * Context: as pgtable_repl_set().
  * Return: 1 if it changed something, 0 if not, or an error.
  */
-int pgtable_repl_follow(struct mm_struct *mm)
+int pgtable_repl_follow(struct mm_struct *mm, struct repl_wait *wait)
 {
 	struct pgtable_repl_policy now, want;
 	int err, changed = 0;
@@ -339,13 +418,44 @@ int pgtable_repl_follow(struct mm_struct *mm)
 		repl_default(mm, &want);
 		if (repl_same(&now, &want))
 			return changed;
-		err = repl_set(mm, &want, false);
+		err = repl_set(mm, &want, false, wait);
 		if (err == -EPERM)	/* has a setting of its own by now */
 			return changed;
 		if (err)
 			return err;
 		changed = 1;
 	}
+}
+
+/**
+ * pgtable_repl_switch_off() - apply vm.pgtable_repl_mode = 0
+ * @mm: the address space, which has state; the caller holds a reference to its
+ *	users
+ * @wait: as of pgtable_repl_lock()
+ *
+ * Even who has asked for it himself goes back to one set.  What is in force is
+ * only looked at under the lock: it may be about to change, by who has looked at
+ * the mode before.
+ *
+ * Return: as of pgtable_repl_set(), and -EAGAIN.
+ */
+int pgtable_repl_switch_off(struct mm_struct *mm, struct repl_wait *wait)
+{
+	const struct pgtable_repl_policy off = {
+		.mode = PR_PGTABLE_REPL_OFF,
+		.source = PGTABLE_REPL_NONE,
+	};
+	struct pgtable_repl_policy now;
+	int err;
+
+	err = pgtable_repl_lock(mm, wait);
+	if (err)
+		return err;
+	now = mm->pgtable_repl->policy;
+	arch_pgtable_repl_unlock(mm);
+	if (now.mode == PR_PGTABLE_REPL_OFF)
+		return 0;
+	return repl_set(mm, &off, true, wait);
 }
 
 /**
@@ -361,7 +471,8 @@ int pgtable_repl_follow(struct mm_struct *mm)
  * takes to walk the tables; page faults under VMA locks go on.
  * Return: 0, -EINVAL (mode or nodes make no sense), -ENODEV (a node is offline
  * or has no CPUs or no memory), -EOPNOTSUPP (switched off for the system),
- * -ENOMEM (for the bookkeeping; lack of memory for copies is no error).
+ * -ENOMEM (for the bookkeeping; lack of memory for copies is no error), -EINTR
+ * (the current task is killed while it waits for the mmap lock).
  */
 int pgtable_repl_set(struct mm_struct *mm,
 		     const struct pgtable_repl_policy *policy)
@@ -370,9 +481,9 @@ int pgtable_repl_set(struct mm_struct *mm,
 	int err;
 
 	if (policy->source != PGTABLE_REPL_NONE)
-		return repl_set(mm, policy, true);
+		return repl_set(mm, policy, true, NULL);
 	repl_default(mm, &want);
-	err = repl_set(mm, &want, true) ?: pgtable_repl_follow(mm);
+	err = repl_set(mm, &want, true, NULL) ?: pgtable_repl_follow(mm, NULL);
 	return min(err, 0);
 }
 
@@ -397,50 +508,74 @@ struct mm_struct *pgtable_repl_task_mm(struct task_struct *task)
 	return mm;
 }
 
-/*
- * Give a new, empty address space the policy that it starts with; @oldmm is the
- * one that is copied to it, or NULL.
- */
-static int repl_start(struct mm_struct *mm, struct mm_struct *oldmm,
-		      const struct pgtable_repl_policy *policy)
+/* The policy that a new address space is to start with. */
+static void repl_initial(struct mm_struct *parent,
+			 struct pgtable_repl_policy *policy)
 {
-	struct pgtable_repl *repl;
+	*policy = (struct pgtable_repl_policy){ .mode = PR_PGTABLE_REPL_OFF };
+	if (READ_ONCE(sysctl_pgtable_repl_mode) == PGTABLE_REPL_SYS_OFF ||
+	    !arch_pgtable_repl_supported())
+		return;
+	if (parent)
+		pgtable_repl_get(parent, policy);
+	if (pgtable_repl_own(policy))
+		policy->source = PGTABLE_REPL_INHERITED;
+	else
+		repl_default(NULL, policy);
+}
 
-	if (policy->source == PGTABLE_REPL_NONE)
-		return 0;
-	repl = pgtable_repl_create(mm);
-	if (!repl)
-		return -ENOMEM;
-	repl_set_policy(repl, policy);
+/* Take the references that a policy needs, without switching a key. */
+static bool repl_hold_keys(const struct pgtable_repl_policy *policy)
+{
 	if (nodes_empty(policy->nodes))
-		return 0;
-	if (oldmm) {
-		repl->fork_tables = mm_pgtables_bytes(oldmm) / PAGE_SIZE;
-		pgtable_repl_memcg_fork(mm);
-	}
-	arch_pgtable_repl_key_get(repl_is_lazy(policy));
-	pgtable_repl_new_trees(mm, &policy->nodes);
-	if (repl_is_lazy(policy))
-		pgtable_repl_watch_idle();
-	trace_pgtable_repl_set(mm, policy, &policy->nodes, &NODE_MASK_NONE);
-	return 0;
+		return true;
+	if (!pgtable_repl_key_tryget(false))
+		return false;
+	if (!repl_is_lazy(policy) || pgtable_repl_key_tryget(true))
+		return true;
+	pgtable_repl_key_put(false);
+	return false;
 }
 
 static int repl_inherit(struct mm_struct *mm, struct mm_struct *oldmm)
 {
 	struct mm_struct *parent = oldmm ?: current->mm;
-	int sysmode = READ_ONCE(sysctl_pgtable_repl_mode);
-	struct pgtable_repl_policy policy = { .source = PGTABLE_REPL_NONE };
+	struct pgtable_repl_policy policy;
+	struct pgtable_repl *repl;
 
-	if (sysmode == PGTABLE_REPL_SYS_OFF || !arch_pgtable_repl_supported())
+	repl_initial(parent, &policy);
+	if (policy.source == PGTABLE_REPL_NONE)
 		return 0;
-	if (parent)
-		pgtable_repl_get(parent, &policy);
-	if (pgtable_repl_own(&policy))
-		policy.source = PGTABLE_REPL_INHERITED;
-	else
-		repl_default(NULL, &policy);
-	return repl_start(mm, oldmm, &policy);
+	/* Nobody has it yet.  Who finds it on the list waits until it is made. */
+	arch_pgtable_repl_lock(mm);
+	repl = pgtable_repl_create(mm);
+	if (!repl) {
+		arch_pgtable_repl_unlock(mm);
+		return -ENOMEM;
+	}
+	/* Who asked has references.  One who has none any more asks no more. */
+	for (;;) {
+		repl_initial(parent, &policy);
+		if (repl_hold_keys(&policy))
+			break;
+		cond_resched();
+	}
+	if (!nodes_empty(policy.nodes))
+		repl_hold(repl);
+	repl_set_policy(repl, &policy);
+	if (!nodes_empty(policy.nodes)) {
+		if (oldmm) {
+			repl->fork_tables = mm_pgtables_bytes(oldmm) / PAGE_SIZE;
+			pgtable_repl_memcg_fork(mm);
+		}
+		pgtable_repl_new_trees(mm, &policy.nodes);
+		trace_pgtable_repl_set(mm, &policy, &policy.nodes,
+				       &NODE_MASK_NONE);
+	}
+	arch_pgtable_repl_unlock(mm);
+	if (repl_is_lazy(&policy))
+		pgtable_repl_watch_idle();
+	return 0;
 }
 
 /**
@@ -457,7 +592,8 @@ int pgtable_repl_fork(struct mm_struct *mm, struct mm_struct *oldmm)
 
 /**
  * pgtable_repl_exec() - a new program inherits the policy of the old one
- * @mm: the new program's address space, still empty
+ * @mm: the new program's address space, which maps nothing yet; workers may find
+ *	it from here on, so it is given up by mmput()
  *
  * Return: 0 or -ENOMEM.
  */

@@ -137,6 +137,37 @@ void pgtable_repl_domains_of(const nodemask_t *nodes, nodemask_t *domains)
 			node_set(domain, *domains);
 }
 
+/* Every domain that there can be trees of, whatever domains are now. */
+static void repl_domains_all(nodemask_t *domains)
+{
+	unsigned int domain;
+
+	nodes_clear(*domains);
+	for (domain = 0; domain < pgtable_repl_max_domains(); domain++)
+		node_set(domain, *domains);
+}
+
+/**
+ * pgtable_repl_settle() - take down what is left of trees of other domains
+ * @mm: the address space, which has state, under arch_pgtable_repl_lock()
+ *
+ * Domains changed while somebody had its lock: its trees were withdrawn, but
+ * are there, and would be taken for those of the new domains.
+ */
+void pgtable_repl_settle(struct mm_struct *mm)
+{
+	struct pgtable_repl *repl = mm->pgtable_repl;
+	nodemask_t domains;
+	LIST_HEAD(pages);
+
+	if (likely(!READ_ONCE(repl->stale)))
+		return;
+	WRITE_ONCE(repl->stale, false);
+	repl_domains_all(&domains);
+	arch_pgtable_repl_del(mm, &domains, &pages);
+	arch_pgtable_repl_free_pages(&pages);
+}
+
 /* While domains change, whoever changes them makes the trees afterwards. */
 static void repl_make_trees(struct mm_struct *mm, const nodemask_t *nodes,
 			    void (*make)(struct mm_struct *mm,
@@ -146,6 +177,7 @@ static void repl_make_trees(struct mm_struct *mm, const nodemask_t *nodes,
 
 	down_read(&repl_domains_sem);
 	if (!repl_changing) {
+		pgtable_repl_settle(mm);
 		pgtable_repl_domains_of(nodes, &domains);
 		make(mm, &domains);
 	}
@@ -360,27 +392,44 @@ static bool repl_has_trees(struct pgtable_repl *repl)
 	return repl_wants_trees(repl) || pgtable_repl_pages(repl);
 }
 
-static void repl_take_down(struct mm_struct *mm)
+/*
+ * One whose lock cannot be had, for however long, only has its trees withdrawn:
+ * they are taken down before others are built.  Nothing publishes any meanwhile.
+ */
+static void repl_take_down(struct mm_struct *mm, struct repl_wait *wait)
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
+	nodemask_t domains;
 	LIST_HEAD(pages);
 
-	arch_pgtable_repl_lock(mm);
+	if (pgtable_repl_lock(mm, wait)) {
+		WRITE_ONCE(repl->stale, true);
+		repl_domains_all(&domains);
+		arch_pgtable_repl_withdraw(mm, &domains);
+		return;
+	}
 	if (!nodes_empty(repl->policy.nodes))
 		pgtable_repl_del_trees(mm, &repl->policy.nodes, &pages);
 	arch_pgtable_repl_unlock(mm);
 	arch_pgtable_repl_free_pages(&pages);
 }
 
-static void repl_build_anew(struct mm_struct *mm)
+static void repl_build_anew(struct mm_struct *mm, struct repl_wait *wait)
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
 	struct mem_cgroup *memcg, *old_memcg;
+	struct pgtable_repl_policy policy;
 	nodemask_t nodes;
+	int nid;
 
+	if (pgtable_repl_lock(mm, wait)) {
+		pgtable_repl_get(mm, &policy);
+		for_each_node_mask(nid, policy.nodes)
+			pgtable_repl_lacks(repl, nid);
+		return;
+	}
 	memcg = get_mem_cgroup_from_mm(mm);
 	old_memcg = set_active_memcg(memcg);
-	arch_pgtable_repl_lock(mm);
 	/* Those that were dropped for want of memory come back by themselves. */
 	nodes_andnot(nodes, repl->policy.nodes, repl->dropped);
 	if (!nodes_empty(nodes))
@@ -414,9 +463,17 @@ static void repl_install(struct repl_new *new)
 	smp_store_release(&pgtable_repl_map, pgtable_repl_map + 1 ?: 1);
 }
 
+static void repl_rebuild(void)
+{
+	struct repl_wait wait = REPL_WAIT_USER;
+
+	pgtable_repl_for_each(repl_wants_trees, repl_build_anew, &wait);
+}
+
 /* Change the domains under all processes. */
 static int repl_change(struct repl_new *new)
 {
+	struct repl_wait down = REPL_WAIT_USER;
 	int err;
 
 	cpus_read_lock();
@@ -428,7 +485,7 @@ static int repl_change(struct repl_new *new)
 	down_write(&repl_domains_sem);
 	repl_changing = true;
 	up_write(&repl_domains_sem);
-	pgtable_repl_for_each(repl_has_trees, repl_take_down);
+	pgtable_repl_for_each(repl_has_trees, repl_take_down, &down);
 	/* Shootdowns that have looked at trees and domains before. */
 	synchronize_rcu();
 
@@ -442,7 +499,7 @@ static int repl_change(struct repl_new *new)
 	down_write(&repl_domains_sem);
 	repl_changing = false;
 	up_write(&repl_domains_sem);
-	pgtable_repl_for_each(repl_wants_trees, repl_build_anew);
+	repl_rebuild();
 	return err;
 }
 

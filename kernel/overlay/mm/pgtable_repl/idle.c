@@ -45,12 +45,13 @@ static bool repl_idle_look(struct pgtable_repl *repl)
 	return READ_ONCE(repl->lazy);
 }
 
-static void repl_idle_one(struct mm_struct *mm)
+static void repl_idle_one(struct mm_struct *mm, struct repl_wait *wait)
 {
 	LIST_HEAD(pages);
 
 	repl_idle_any = true;
-	arch_pgtable_repl_lock(mm);
+	if (pgtable_repl_lock(mm, wait))
+		return;		/* next time */
 	arch_pgtable_repl_idle(mm, &pages);
 	arch_pgtable_repl_unlock(mm);
 	arch_pgtable_repl_free_pages(&pages);
@@ -58,10 +59,12 @@ static void repl_idle_one(struct mm_struct *mm)
 
 static void repl_idle(struct work_struct *work)
 {
+	struct repl_wait wait = REPL_WAIT_NONE;
+
 	if (!repl_idle_period())
 		return;
 	repl_idle_any = false;
-	pgtable_repl_for_each(repl_idle_look, repl_idle_one);
+	pgtable_repl_for_each(repl_idle_look, repl_idle_one, &wait);
 	/* Otherwise the next one that becomes lazy starts it. */
 	if (repl_idle_any)
 		pgtable_repl_watch_idle();

@@ -7,6 +7,7 @@
 #define _MM_PGTABLE_REPL_INTERNAL_H
 
 #include <linux/mm.h>
+#include <linux/mutex.h>
 #include <linux/percpu.h>
 #include <linux/pgtable_repl.h>
 
@@ -21,6 +22,7 @@ struct mem_cgroup;
  * no reference.  All fields but the counters are written under the mmap lock
  * held for writing; @roots is read with interrupts off, without the lock, and
  * @policy also under @policy_lock, which nothing is done under but the copying.
+ * Roots are withdrawn under @root_mutex alone where the mmap lock cannot be had.
  *
  * @mm: the address space
  * @list: all of these; see repair.c
@@ -34,6 +36,11 @@ struct mem_cgroup;
  * @dropped_at: when, in jiffies
  * @dropped_pages: how many pages that freed
  * @squeeze: the memory cgroup is short of memory: take the copies down
+ * @stale: domains have changed since the trees were withdrawn; what is left of
+ *	them is taken down first by who next has the lock
+ * @busy_until: workers leave it alone until then, in jiffies: its lock was taken
+ * @holds: copies, and one while @policy is not off: at 0 the gates may close
+ * @root_mutex: serialises withdrawals
  * @pass: pass of the repair work that looked at this last
  * @turn: pass of pgtable_repl_for_each() that did
  * @built: tables that the change under way has been at; see build.c
@@ -67,6 +74,10 @@ struct pgtable_repl {
 	unsigned long dropped_pages;
 	bool squeeze;
 	bool lazy;
+	bool stale;
+	unsigned long busy_until;
+	atomic_long_t holds;
+	struct mutex root_mutex;
 	unsigned int pass;
 	unsigned int turn;
 	atomic_long_t built;
@@ -115,6 +126,35 @@ static inline bool pgtable_repl_own(const struct pgtable_repl_policy *policy)
 	       policy->source == PGTABLE_REPL_INHERITED;
 }
 
+/**
+ * struct repl_wait - how long a change waits for address spaces that are busy
+ * @until: in jiffies; for all that it goes through together
+ * @busy: one was left as it is; come back
+ *
+ * A process can hold its mmap lock for as long as it likes: by a page fault on a
+ * file whose server does not answer, or on a frozen file system.  Who changes
+ * something for others must not wait for it, and not queue up for the lock
+ * either: that would stop its readers, too, such as ps.
+ */
+struct repl_wait {
+	unsigned long until;
+	bool busy;
+};
+
+/* Of a user who changes many at a time, and of a worker. */
+#define REPL_WAIT_USER		((struct repl_wait){ .until = jiffies + 2 * HZ })
+#define REPL_WAIT_NONE		((struct repl_wait){ .until = jiffies })
+/* When workers come back, at first and at last. */
+#define REPL_BUSY_DELAY		((unsigned long)HZ)
+#define REPL_BUSY_MAX		(32 * REPL_BUSY_DELAY)
+
+int pgtable_repl_lock(struct mm_struct *mm, struct repl_wait *wait);
+
+/* key.c */
+void pgtable_repl_key_get(bool lazy);
+bool pgtable_repl_key_tryget(bool lazy);
+void pgtable_repl_key_put(bool lazy);
+
 /* domains.c */
 unsigned int pgtable_repl_max_domains(void);
 unsigned int pgtable_repl_home_domain(int nid, int cpu);
@@ -124,6 +164,7 @@ void pgtable_repl_add_trees(struct mm_struct *mm, const nodemask_t *nodes);
 void pgtable_repl_del_trees(struct mm_struct *mm, const nodemask_t *nodes,
 			    struct list_head *pages);
 void pgtable_repl_new_trees(struct mm_struct *mm, const nodemask_t *nodes);
+void pgtable_repl_settle(struct mm_struct *mm);
 int pgtable_repl_domains_handler(const struct ctl_table *table, int write,
 				 void *buffer, size_t *lenp, loff_t *ppos);
 
@@ -137,7 +178,9 @@ void pgtable_repl_destroy(struct mm_struct *mm);
 int pgtable_repl_valid(const struct pgtable_repl_policy *policy);
 void pgtable_repl_system_policy(struct pgtable_repl_policy *policy);
 bool pgtable_repl_follows(struct mm_struct *mm);
-int pgtable_repl_follow(struct mm_struct *mm);
+int pgtable_repl_follow(struct mm_struct *mm, struct repl_wait *wait);
+int pgtable_repl_switch_off(struct mm_struct *mm, struct repl_wait *wait);
+void pgtable_repl_unhold(struct pgtable_repl *repl);
 struct mm_struct *pgtable_repl_task_mm(struct task_struct *task);
 void pgtable_repl_nodes(nodemask_t *nodes);
 long pgtable_repl_pages(struct pgtable_repl *repl);
@@ -147,7 +190,7 @@ extern int sysctl_pgtable_repl_node_max;
 unsigned int pgtable_repl_prefetch(struct mm_struct *mm);
 
 /* repair.c */
-void pgtable_repl_list_add(struct pgtable_repl *repl, struct mm_struct *mm);
+void pgtable_repl_list_add(struct pgtable_repl *repl);
 void pgtable_repl_list_del(struct pgtable_repl *repl);
 void pgtable_repl_lacks(struct pgtable_repl *repl, int nid);
 void pgtable_repl_squeeze(struct pgtable_repl *repl);
@@ -155,10 +198,12 @@ bool pgtable_repl_memcg_room(struct mem_cgroup *memcg, unsigned int share,
 			     unsigned long pages);
 bool pgtable_repl_mm_room(struct mm_struct *mm, unsigned int memcg_share,
 			  unsigned long memcg_pages, unsigned int group_share);
-void pgtable_repl_drop(struct mm_struct *mm);
+void pgtable_repl_drop(struct mm_struct *mm, struct repl_wait *wait);
 void pgtable_repl_for_each(bool (*look)(struct pgtable_repl *repl),
-			   void (*work)(struct mm_struct *mm));
-void pgtable_repl_refill(struct mm_struct *mm);
+			   void (*work)(struct mm_struct *mm,
+					struct repl_wait *wait),
+			   struct repl_wait *wait);
+void pgtable_repl_refill(struct mm_struct *mm, struct repl_wait *wait);
 /* Copies leave one in so many pages of a memory cgroup's limit alone. */
 #define REPL_MEMCG_SHARE	16
 
@@ -214,7 +259,10 @@ extern const char * const pgtable_repl_mode_names[];
 
 /* Architecture half: one file each */
 void arch_pgtable_repl_lock(struct mm_struct *mm);		/* tree.c */
+int arch_pgtable_repl_lock_killable(struct mm_struct *mm);
+bool arch_pgtable_repl_trylock(struct mm_struct *mm);
 void arch_pgtable_repl_unlock(struct mm_struct *mm);
+void arch_pgtable_repl_withdraw(struct mm_struct *mm, const nodemask_t *domains);
 void arch_pgtable_repl_del(struct mm_struct *mm, const nodemask_t *domains,
 			   struct list_head *pages);
 void arch_pgtable_repl_add(struct mm_struct *mm,		/* build.c */
@@ -222,8 +270,7 @@ void arch_pgtable_repl_add(struct mm_struct *mm,		/* build.c */
 void arch_pgtable_repl_new(struct mm_struct *mm, const nodemask_t *domains);
 void arch_pgtable_repl_free_pages(struct list_head *pages);
 bool arch_pgtable_repl_supported(void);
-void arch_pgtable_repl_key_get(bool lazy);
-void arch_pgtable_repl_key_put(bool lazy);
+void arch_pgtable_repl_key_set(bool lazy, bool on);
 const struct cpumask *arch_pgtable_repl_llc(int cpu);
 void arch_pgtable_repl_idle(struct mm_struct *mm,		/* idle.c */
 			    struct list_head *pages);

@@ -23,6 +23,7 @@
 #include <linux/page_counter.h>
 #include <linux/prctl.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/shrinker.h>
 #include <linux/vmstat.h>
 #include <linux/workqueue.h>
@@ -45,10 +46,8 @@ static void repl_drop(struct work_struct *work);
 static DECLARE_WORK(repl_drop_work, repl_drop);
 static atomic_long_t repl_drop_wanted[MAX_NUMNODES];	/* pages */
 
-/* @repl belongs to an mm from here on. */
-void pgtable_repl_list_add(struct pgtable_repl *repl, struct mm_struct *mm)
+void pgtable_repl_list_add(struct pgtable_repl *repl)
 {
-	repl->mm = mm;
 	spin_lock(&repl_list_lock);
 	list_add_tail(&repl->list, &repl_list);
 	spin_unlock(&repl_list_lock);
@@ -64,13 +63,17 @@ void pgtable_repl_list_del(struct pgtable_repl *repl)
 /**
  * pgtable_repl_for_each() - do something to every address space that has state
  * @look: says, under a spinlock, whether something is to be done
- * @work: does it, with a reference to the address space's users
+ * @work: does it, with a reference to the address space's users; it must not
+ *	wait for longer than @wait says
+ * @wait: is passed on to it
  *
  * Those that come meanwhile may be left out, as are those that are exiting.
  * Context: process context; one at a time.
  */
 void pgtable_repl_for_each(bool (*look)(struct pgtable_repl *repl),
-			   void (*work)(struct mm_struct *mm))
+			   void (*work)(struct mm_struct *mm,
+					struct repl_wait *wait),
+			   struct repl_wait *wait)
 {
 	static DEFINE_MUTEX(lock);
 	static unsigned int turn;
@@ -81,6 +84,10 @@ void pgtable_repl_for_each(bool (*look)(struct pgtable_repl *repl),
 	turn++;
 	do {
 		mm = NULL;
+		if (fatal_signal_pending(current)) {
+			wait->busy = true;
+			break;
+		}
 		spin_lock(&repl_list_lock);
 		list_for_each_entry(repl, &repl_list, list) {
 			if (repl->turn == turn)
@@ -94,7 +101,7 @@ void pgtable_repl_for_each(bool (*look)(struct pgtable_repl *repl),
 		spin_unlock(&repl_list_lock);
 		if (!mm)
 			break;
-		work(mm);
+		work(mm, wait);
 		mmput_async(mm);
 		cond_resched();
 	} while (mm);
@@ -215,6 +222,20 @@ void pgtable_repl_squeeze(struct pgtable_repl *repl)
 	queue_work(system_unbound_wq, &repl_drop_work);
 }
 
+/* Workers come back to one whose lock somebody had, rather than wait for it. */
+static bool repl_busy(struct pgtable_repl *repl)
+{
+	return time_before(jiffies, READ_ONCE(repl->busy_until));
+}
+
+static bool repl_lock(struct mm_struct *mm, struct repl_wait *wait)
+{
+	if (!pgtable_repl_lock(mm, wait))
+		return true;
+	WRITE_ONCE(mm->pgtable_repl->busy_until, jiffies + REPL_BUSY_DELAY);
+	return false;
+}
+
 /* Nodes of @repl that lack copies; of these, in @now, those worth a try now. */
 static bool repl_repairable(struct pgtable_repl *repl, nodemask_t *now)
 {
@@ -226,6 +247,8 @@ static bool repl_repairable(struct pgtable_repl *repl, nodemask_t *now)
 	nodes_clear(*now);
 	if (nodes_empty(want))
 		return false;
+	if (repl_busy(repl))
+		return true;
 	if (!pgtable_repl_mm_room(repl->mm, REPL_MEMCG_SHARE / 2,
 				  READ_ONCE(repl->dropped_pages),
 				  REPL_GROUP_SHARE))
@@ -242,16 +265,18 @@ static bool repl_repairable(struct pgtable_repl *repl, nodemask_t *now)
 	return true;
 }
 
-/* Make what @mm lacks on @nodes. */
-static void repl_repair_mm(struct mm_struct *mm, nodemask_t *nodes)
+/* Make what @mm lacks on @nodes; false if it is busy. */
+static bool repl_repair_mm(struct mm_struct *mm, nodemask_t *nodes,
+			   struct repl_wait *wait)
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
 	struct mem_cgroup *memcg, *old_memcg;
 	LIST_HEAD(pages);
 
+	if (!repl_lock(mm, wait))
+		return false;
 	memcg = get_mem_cgroup_from_mm(mm);
 	old_memcg = set_active_memcg(memcg);
-	arch_pgtable_repl_lock(mm);
 	/* First, so that what fails is noted anew. */
 	nodes_andnot(repl->lacking, repl->lacking, *nodes);
 	nodes_andnot(repl->dropped, repl->dropped, *nodes);
@@ -266,13 +291,15 @@ static void repl_repair_mm(struct mm_struct *mm, nodemask_t *nodes)
 	set_active_memcg(old_memcg);
 	mem_cgroup_put(memcg);
 	arch_pgtable_repl_free_pages(&pages);
+	return true;
 }
 
 /**
  * pgtable_repl_refill() - make the copies that an mm lacks
  * @mm: the address space; the caller holds a reference to its users
+ * @wait: as of pgtable_repl_lock()
  */
-void pgtable_repl_refill(struct mm_struct *mm)
+void pgtable_repl_refill(struct mm_struct *mm, struct repl_wait *wait)
 {
 	struct pgtable_repl *repl = mm_pgtable_repl(mm);
 	nodemask_t nodes;
@@ -281,12 +308,13 @@ void pgtable_repl_refill(struct mm_struct *mm)
 		return;
 	nodes_or(nodes, repl->lacking, repl->dropped);
 	if (!nodes_empty(nodes))
-		repl_repair_mm(mm, &nodes);
+		repl_repair_mm(mm, &nodes, wait);
 }
 
 static void repl_repair(struct work_struct *work)
 {
 	static unsigned int pass;
+	struct repl_wait wait = REPL_WAIT_NONE;
 	struct pgtable_repl *repl;
 	struct mm_struct *mm;
 	nodemask_t now, left;
@@ -313,8 +341,10 @@ static void repl_repair(struct work_struct *work)
 		spin_unlock(&repl_list_lock);
 		if (!mm)
 			break;
-		repl_repair_mm(mm, &now);
-		nodes_and(left, now, mm->pgtable_repl->lacking);
+		if (!repl_repair_mm(mm, &now, &wait))
+			left = now;
+		else
+			nodes_and(left, now, mm->pgtable_repl->lacking);
 		if (nodes_empty(left))
 			better = true;
 		else
@@ -343,7 +373,7 @@ static struct mm_struct *repl_drop_choose(int nid, long pages, long *size)
 	list_for_each_entry(repl, &repl_list, list) {
 		long n = atomic_long_read(&repl->node_pages[nid]);
 
-		if (n > *size && n <= pages &&
+		if (n > *size && n <= pages && !repl_busy(repl) &&
 		    !node_isset(nid, repl->dropped)) {
 			best = repl;
 			*size = n;
@@ -355,14 +385,22 @@ static struct mm_struct *repl_drop_choose(int nid, long pages, long *size)
 	return mm;
 }
 
-/* Take down the trees of @mm on @nodes, until there is memory again. */
-static void repl_drop_mm(struct mm_struct *mm, nodemask_t nodes)
+/*
+ * Take down the trees of @mm on @nodes, until there is memory again.  False if
+ * it is busy, and not to be looked at for a moment.
+ */
+static bool repl_drop_mm(struct mm_struct *mm, nodemask_t nodes,
+			 struct repl_wait *wait)
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
 	unsigned long before;
 	LIST_HEAD(pages);
 
-	arch_pgtable_repl_lock(mm);
+	if (!repl_lock(mm, wait)) {
+		/* Who goes on mapping memory asks again. */
+		WRITE_ONCE(repl->squeeze, false);
+		return false;
+	}
 	nodes_and(nodes, nodes, repl->policy.nodes);
 	if (!nodes_empty(nodes)) {
 		before = pgtable_repl_pages(repl);
@@ -375,18 +413,20 @@ static void repl_drop_mm(struct mm_struct *mm, nodemask_t nodes)
 	WRITE_ONCE(repl->squeeze, false);
 	arch_pgtable_repl_unlock(mm);
 	arch_pgtable_repl_free_pages(&pages);
+	return true;
 }
 
 /**
  * pgtable_repl_drop() - take down all copies of an mm until there is room
  * @mm: the address space; the caller holds a reference to its users
+ * @wait: as of pgtable_repl_lock()
  */
-void pgtable_repl_drop(struct mm_struct *mm)
+void pgtable_repl_drop(struct mm_struct *mm, struct repl_wait *wait)
 {
 	struct pgtable_repl *repl = mm_pgtable_repl(mm);
 
 	if (repl && pgtable_repl_pages(repl))
-		repl_drop_mm(mm, NODE_MASK_ALL);
+		repl_drop_mm(mm, NODE_MASK_ALL, wait);
 }
 
 /* An mm whose cgroup is short of memory, with a reference. */
@@ -411,17 +451,16 @@ static void repl_drop(struct work_struct *work)
 {
 	struct mm_struct *mm;
 	bool dropped = false;
+	struct repl_wait wait = REPL_WAIT_NONE;
 	long size;
 	int nid;
 
 	while ((mm = repl_squeezed())) {
 		/* Since it was noted, there may have come room. */
-		if (pgtable_repl_mm_room(mm, REPL_MEMCG_SHARE, 1, 0)) {
+		if (pgtable_repl_mm_room(mm, REPL_MEMCG_SHARE, 1, 0))
 			WRITE_ONCE(mm->pgtable_repl->squeeze, false);
-		} else {
-			repl_drop_mm(mm, NODE_MASK_ALL);
+		else if (repl_drop_mm(mm, NODE_MASK_ALL, &wait))
 			dropped = true;
-		}
 		mmput_async(mm);
 		cond_resched();
 	}
@@ -434,10 +473,11 @@ static void repl_drop(struct work_struct *work)
 					      &size);
 			if (!mm)
 				break;
-			repl_drop_mm(mm, nodemask_of_node(nid));
+			if (repl_drop_mm(mm, nodemask_of_node(nid), &wait)) {
+				atomic_long_sub(size, wanted);
+				dropped = true;
+			}
 			mmput_async(mm);
-			atomic_long_sub(size, wanted);
-			dropped = true;
 			cond_resched();
 		}
 		if (repl_node_has_room(nid, 1))

@@ -5,9 +5,11 @@
 #include <linux/mutex.h>
 #include <linux/pid_namespace.h>
 #include <linux/prctl.h>
+#include <linux/sched/signal.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/task.h>
 #include <linux/sysctl.h>
+#include <linux/workqueue.h>
 #include "internal.h"
 
 int sysctl_pgtable_repl_mode __read_mostly = PGTABLE_REPL_SYS_PROCESS;
@@ -39,35 +41,39 @@ unsigned int pgtable_repl_prefetch(struct mm_struct *mm)
 	return own ? own - 1 : READ_ONCE(repl_prefetch);
 }
 
-/* Apply a mode, already in force for new processes, to one that runs. */
-static bool repl_apply_one(struct task_struct *task, int mode)
+static bool repl_any(struct pgtable_repl *repl)
 {
-	struct pgtable_repl_policy policy;
-	struct mm_struct *mm;
-	bool changed = false;
+	return true;
+}
 
-	mm = pgtable_repl_task_mm(task);
+static void repl_switch_off(struct mm_struct *mm, struct repl_wait *wait)
+{
+	/* One that gets no memory for its bookkeeping stays as it is. */
+	pgtable_repl_switch_off(mm, wait);
+}
+
+static void repl_follow(struct mm_struct *mm, struct repl_wait *wait)
+{
+	pgtable_repl_follow(mm, wait);
+}
+
+static bool repl_follow_task(struct task_struct *task, struct repl_wait *wait)
+{
+	struct mm_struct *mm = pgtable_repl_task_mm(task);
+	bool changed;
+
 	if (!mm)
 		return false;
-	if (mode != PGTABLE_REPL_SYS_OFF) {
-		changed = pgtable_repl_follow(mm) > 0;
-	} else {
-		/* Even who has asked for it himself goes back to one set. */
-		pgtable_repl_get(mm, &policy);
-		if (policy.mode != PR_PGTABLE_REPL_OFF) {
-			policy.source = PGTABLE_REPL_NONE;
-			changed = !pgtable_repl_set(mm, &policy);
-		}
-	}
-	mmput(mm);
+	changed = pgtable_repl_follow(mm, wait) > 0;
+	mmput_async(mm);
 	return changed;
 }
 
 /*
- * Apply a mode to all processes.  One that was being forked under the old mode
- * appears in a later pass; passes end when one finds nothing to do.
+ * Have all processes follow a mode.  One that was being forked under the old
+ * mode appears in a later pass; passes end when one finds nothing to do.
  */
-static void repl_apply_all(int mode)
+static void repl_follow_all(struct repl_wait *wait)
 {
 	struct task_struct *task;
 	bool changed;
@@ -89,11 +95,61 @@ static void repl_apply_all(int mode)
 				break;
 			if (!task)
 				continue;
-			changed |= repl_apply_one(task, mode);
+			if (fatal_signal_pending(current)) {
+				put_task_struct(task);
+				wait->busy = true;
+				return;
+			}
+			changed |= repl_follow_task(task, wait);
 			put_task_struct(task);
 			cond_resched();
 		}
 	} while (changed);
+}
+
+/*
+ * Apply the mode, already in force for new processes, to those that there are.
+ *
+ * All that have copies have state, and are on the list, also while fork or exec
+ * prepares them; who comes onto it later finds the new mode, as does who changes
+ * one that is there (repl_set()).
+ */
+static void repl_mode_apply(struct repl_wait *wait)
+{
+	if (sysctl_pgtable_repl_mode == PGTABLE_REPL_SYS_OFF) {
+		pgtable_repl_for_each(repl_any, repl_switch_off, wait);
+		return;
+	}
+	pgtable_repl_for_each(repl_any, repl_follow, wait);
+	repl_follow_all(wait);
+}
+
+/* Those that were busy. */
+static void repl_mode_catch_up(struct work_struct *work);
+static DECLARE_DELAYED_WORK(repl_mode_work, repl_mode_catch_up);
+static unsigned long repl_mode_delay;
+
+static void repl_mode_catch_up(struct work_struct *work)
+{
+	struct repl_wait wait = REPL_WAIT_NONE;
+
+	mutex_lock(&repl_sysctl_lock);
+	repl_mode_apply(&wait);
+	if (wait.busy) {
+		repl_mode_delay = min(2 * repl_mode_delay, REPL_BUSY_MAX);
+		queue_delayed_work(system_unbound_wq, &repl_mode_work,
+				   repl_mode_delay);
+	}
+	mutex_unlock(&repl_sysctl_lock);
+}
+
+/* The gates are open while new processes may need them to be. */
+static void repl_mode_keys(int mode, void (*get_or_put)(bool lazy))
+{
+	if (mode >= PGTABLE_REPL_SYS_ALL)
+		get_or_put(false);
+	if (mode == PGTABLE_REPL_SYS_ALL_LAZY)
+		get_or_put(true);
 }
 
 static int repl_mode_handler(const struct ctl_table *table, int write,
@@ -102,20 +158,30 @@ static int repl_mode_handler(const struct ctl_table *table, int write,
 	int mode, old, err;
 	struct ctl_table t = *table;
 
-	mutex_lock(&repl_sysctl_lock);
+	if (mutex_lock_killable(&repl_sysctl_lock))
+		return -EINTR;
 	old = mode = sysctl_pgtable_repl_mode;
 	t.data = &mode;
 	err = proc_dointvec_minmax(&t, write, buffer, lenp, ppos);
 	if (!err && write && mode != PGTABLE_REPL_SYS_OFF &&
 	    !arch_pgtable_repl_supported())
 		err = -EOPNOTSUPP;
-	if (!err && write && mode != old) {
+	if (!err && write) {
+		struct repl_wait wait = REPL_WAIT_USER;
+
+		repl_mode_keys(mode, pgtable_repl_key_get);
 		WRITE_ONCE(sysctl_pgtable_repl_mode, mode);
 		if (mode == PGTABLE_REPL_SYS_FIXED)
 			static_branch_enable(&pgtable_repl_fixed_key);
 		else
 			static_branch_disable(&pgtable_repl_fixed_key);
-		repl_apply_all(mode);
+		/* Also if it is the same: who writes it wants it to hold. */
+		repl_mode_apply(&wait);
+		repl_mode_keys(old, pgtable_repl_key_put);
+		repl_mode_delay = REPL_BUSY_DELAY;
+		if (wait.busy)
+			mod_delayed_work(system_unbound_wq, &repl_mode_work,
+					 repl_mode_delay);
 	}
 	mutex_unlock(&repl_sysctl_lock);
 	return err;

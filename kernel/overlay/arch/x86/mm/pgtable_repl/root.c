@@ -8,32 +8,22 @@
 #include <asm/tlbflush.h>
 #include "table.h"
 
-/*
- * On while an address space has domain trees.  Switched off lazily, so that a
- * run of short-lived replicated processes does not patch the kernel's text
- * twice for each of them.
- */
+/* On while an address space has domain trees; see mm/pgtable_repl/key.c. */
 struct static_key_false_deferred pgtable_repl_key = {
 	.key = { STATIC_KEY_INIT_FALSE },
-	.timeout = HZ,
-	.work = __DELAYED_WORK_INITIALIZER(pgtable_repl_key.work,
-					   jump_label_update_timeout, 0),
 };
 EXPORT_SYMBOL_GPL(pgtable_repl_key);
 
 /* The same for lazy trees: what only these need costs others nothing. */
 struct static_key_false_deferred pgtable_repl_lazy_key = {
 	.key = { STATIC_KEY_INIT_FALSE },
-	.timeout = HZ,
-	.work = __DELAYED_WORK_INITIALIZER(pgtable_repl_lazy_key.work,
-					   jump_label_update_timeout, 0),
 };
 
 /*
  * "pgtable_repl=hold" opens the gates at boot, before other CPUs come up, and
  * keeps them open: no text is patched when replication is used.
  */
-static bool repl_hold __initdata;
+static bool repl_hold __ro_after_init;
 
 static int __init repl_setup(char *arg)
 {
@@ -47,24 +37,21 @@ early_param("pgtable_repl", repl_setup);
 static int __init repl_hold_init(void)
 {
 	if (repl_hold)
-		static_branch_inc(&pgtable_repl_key.key);
+		static_branch_enable(&pgtable_repl_key.key);
 	return 0;
 }
 early_initcall(repl_hold_init);
 
-void arch_pgtable_repl_key_get(bool lazy)
+/* Open or close a gate; callers are serialised. */
+noinline void arch_pgtable_repl_key_set(bool lazy, bool on)
 {
-	static_branch_inc(&pgtable_repl_key.key);
-	if (lazy)
-		static_branch_inc(&pgtable_repl_lazy_key.key);
-}
+	struct static_key_false *key = lazy ? &pgtable_repl_lazy_key.key :
+					      &pgtable_repl_key.key;
 
-void arch_pgtable_repl_key_put(bool lazy)
-{
-	/* May be called in atomic context, from the last mmdrop(). */
-	static_branch_slow_dec_deferred(&pgtable_repl_key);
-	if (lazy)
-		static_branch_slow_dec_deferred(&pgtable_repl_lazy_key);
+	if (on)
+		static_branch_enable(key);
+	else if (lazy || !repl_hold)
+		static_branch_disable(key);
 }
 
 /* CPUs that share the last level of cache with @cpu, as far as it is known. */

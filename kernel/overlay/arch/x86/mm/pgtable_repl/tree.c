@@ -118,17 +118,21 @@ static void repl_del_below(struct mm_struct *mm, struct ptdesc *table,
 }
 
 /**
- * arch_pgtable_repl_del() - withdraw and take down domain trees
- * @mm: the address space, under arch_pgtable_repl_lock()
- * @domains: domains that go back to the canonical tree
- * @pages: gets the pages, for arch_pgtable_repl_free_pages()
+ * arch_pgtable_repl_withdraw() - have CPUs walk the canonical tree
+ * @mm: the address space
+ * @domains: domains that go back to it
+ *
+ * What is left is coherent, and walked by nobody.
+ *
+ * Context: the caller excludes that trees are published: by
+ * arch_pgtable_repl_lock(), or because domains are changing.
  */
-void arch_pgtable_repl_del(struct mm_struct *mm, const nodemask_t *domains,
-			   struct list_head *pages)
+void arch_pgtable_repl_withdraw(struct mm_struct *mm, const nodemask_t *domains)
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
 	unsigned int domain;
 
+	mutex_lock(&repl->root_mutex);
 	/* From here on they are sent every shootdown; see shootdown.c. */
 	nodes_andnot(repl->filtered, repl->filtered, *domains);
 	/* Before a CPU walks the canonical tree; pairs with inc_mm_tlb_gen(). */
@@ -143,7 +147,22 @@ void arch_pgtable_repl_del(struct mm_struct *mm, const nodemask_t *domains,
 	/* No CPU walks these trees any more, nor has their parts cached. */
 	for_each_node_mask(domain, *domains)
 		WRITE_ONCE(repl->retired[domain], NULL);
+	mutex_unlock(&repl->root_mutex);
+}
 
+/**
+ * arch_pgtable_repl_del() - withdraw and take down domain trees
+ * @mm: the address space, under arch_pgtable_repl_lock()
+ * @domains: domains that go back to the canonical tree
+ * @pages: gets the pages, for arch_pgtable_repl_free_pages()
+ */
+void arch_pgtable_repl_del(struct mm_struct *mm, const nodemask_t *domains,
+			   struct list_head *pages)
+{
+	struct pgtable_repl *repl = mm->pgtable_repl;
+	unsigned int domain;
+
+	arch_pgtable_repl_withdraw(mm, domains);
 	repl_del_below(mm, virt_to_ptdesc(mm->pgd), repl_root_level(), domains,
 		       pages);
 	/* Bit by bit: faults of other domains may be setting theirs. */
@@ -163,6 +182,49 @@ void arch_pgtable_repl_lock(struct mm_struct *mm)
 	down_read(&mm->context.ldt_usr_sem);
 #endif
 	mmap_write_lock(mm);
+}
+
+/* The same, or -EINTR when the current task is killed. */
+int arch_pgtable_repl_lock_killable(struct mm_struct *mm)
+{
+#ifdef CONFIG_MODIFY_LDT_SYSCALL
+	if (down_read_killable(&mm->context.ldt_usr_sem))
+		return -EINTR;
+#endif
+	if (!mmap_write_lock_killable(mm))
+		return 0;
+#ifdef CONFIG_MODIFY_LDT_SYSCALL
+	up_read(&mm->context.ldt_usr_sem);
+#endif
+	return -EINTR;
+}
+
+/* As mmap_write_lock(), for which there is no such function. */
+static bool repl_mmap_write_trylock(struct mm_struct *mm)
+{
+	bool locked;
+
+	__mmap_lock_trace_start_locking(mm, true);
+	locked = down_write_trylock(&mm->mmap_lock);
+	if (locked)
+		mm_lock_seqcount_begin(mm);
+	__mmap_lock_trace_acquire_returned(mm, true, locked);
+	return locked;
+}
+
+/* The same, or false if somebody has one of the locks. */
+bool arch_pgtable_repl_trylock(struct mm_struct *mm)
+{
+#ifdef CONFIG_MODIFY_LDT_SYSCALL
+	if (!down_read_trylock(&mm->context.ldt_usr_sem))
+		return false;
+#endif
+	if (repl_mmap_write_trylock(mm))
+		return true;
+#ifdef CONFIG_MODIFY_LDT_SYSCALL
+	up_read(&mm->context.ldt_usr_sem);
+#endif
+	return false;
 }
 
 void arch_pgtable_repl_unlock(struct mm_struct *mm)

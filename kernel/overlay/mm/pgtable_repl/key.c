@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Page-table replication: who needs the gates open.
+ *
+ * The gates are static keys.  Switching one patches the kernel's text on all
+ * CPUs, under locks that come before those of address spaces, so that:
+ *
+ * - a key is switched on only by who may sleep and holds no lock: a prctl(), a
+ *   write to a file;
+ * - fork and exec take a reference where there is one.  There is: whatever they
+ *   take the policy from (the process, its group, the system) holds one, from
+ *   before the policy is in force until after;
+ * - it is switched off by a work item, long after the last reference was put.
+ *   However often processes switch replication on and off, they have the text
+ *   patched no more often than that.
+ */
+#include <linux/atomic.h>
+#include <linux/mutex.h>
+#include <linux/workqueue.h>
+#include "internal.h"
+
+#define REPL_KEY_DELAY		(10 * HZ)
+
+struct repl_key {
+	bool lazy;
+	atomic_t users;
+	struct delayed_work off;
+};
+
+static void repl_key_off(struct work_struct *work);
+
+static struct repl_key repl_keys[2] = {
+	{
+		.off = __DELAYED_WORK_INITIALIZER(repl_keys[0].off,
+						  repl_key_off, 0),
+	}, {
+		.lazy = true,
+		.off = __DELAYED_WORK_INITIALIZER(repl_keys[1].off,
+						  repl_key_off, 0),
+	},
+};
+
+/* Orders the first reference against switching off; nothing else. */
+static DEFINE_MUTEX(repl_key_mutex);
+
+static void repl_key_off(struct work_struct *work)
+{
+	struct repl_key *key = container_of(to_delayed_work(work),
+					    struct repl_key, off);
+
+	mutex_lock(&repl_key_mutex);
+	if (!atomic_read(&key->users))
+		arch_pgtable_repl_key_set(key->lazy, false);
+	mutex_unlock(&repl_key_mutex);
+}
+
+/**
+ * pgtable_repl_key_get() - have a gate open, until pgtable_repl_key_put()
+ * @lazy: that of lazy trees, beside the one of all
+ *
+ * Context: process context, without locks of address spaces or cgroups.
+ */
+void pgtable_repl_key_get(bool lazy)
+{
+	struct repl_key *key = &repl_keys[lazy];
+
+	if (atomic_inc_not_zero(&key->users))
+		return;
+	mutex_lock(&repl_key_mutex);
+	arch_pgtable_repl_key_set(lazy, true);
+	atomic_inc(&key->users);
+	mutex_unlock(&repl_key_mutex);
+}
+
+/**
+ * pgtable_repl_key_tryget() - the same where no text may be patched
+ * @lazy: as above
+ *
+ * Return: false if nobody else has the gate open.
+ */
+bool pgtable_repl_key_tryget(bool lazy)
+{
+	return atomic_inc_not_zero(&repl_keys[lazy].users);
+}
+
+/**
+ * pgtable_repl_key_put() - have no more need of a gate
+ * @lazy: as above
+ *
+ * Context: any.
+ */
+void pgtable_repl_key_put(bool lazy)
+{
+	struct repl_key *key = &repl_keys[lazy];
+
+	if (atomic_dec_and_test(&key->users))
+		mod_delayed_work(system_unbound_wq, &key->off, REPL_KEY_DELAY);
+}
