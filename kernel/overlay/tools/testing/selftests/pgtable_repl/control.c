@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What holds for whom when it changes in the middle of an exec, of a fork, or of
+ * a change; and how often the kernel's text is patched for it.
+ */
+#include <linux/userfaultfd.h>
+#include <pthread.h>
+#include <sys/ioctl.h>
+
+#include "pgtable_repl_group.h"
+
+#define TRACING		"/sys/kernel/tracing/"
+#define EVENT		"pgtable_repl_control"
+
+static int set_mode(int mode)
+{
+	return repl_write_long(MODE, mode);
+}
+
+FIXTURE(control) {
+	long mode;
+};
+
+FIXTURE_SETUP(control)
+{
+	const char *why = repl_unavailable();
+
+	if (repl_plain())
+		SKIP(return, "plain mode: nothing to test but the interface");
+	if (why)
+		SKIP(return, "%s", why);
+	if (geteuid())
+		SKIP(return, "needs root");
+	self->mode = repl_read_long(MODE);
+	ASSERT_LE(0, self->mode);
+	ASSERT_EQ(0, set_mode(1));
+}
+
+/* In the parent, so that a test that dies leaves nothing behind. */
+FIXTURE_TEARDOWN_PARENT(control)
+{
+	if (self->mode > 0)
+		EXPECT_EQ(0, set_mode(self->mode));
+}
+
+/* --- exec --- */
+
+struct withheld {
+	int uffd, ready, release;
+	char *page;
+};
+
+/* Wait for the fault, tell of it, and answer it when told. */
+static void *withhold(void *arg)
+{
+	struct withheld *w = arg;
+	static char page[PAGE] __attribute__((aligned(PAGE))) = "-";
+	struct uffdio_copy copy = {
+		.dst = (unsigned long)w->page,
+		.src = (unsigned long)page,
+		.len = PAGE,
+	};
+	struct uffd_msg msg;
+	char byte;
+
+	if (read(w->uffd, &msg, sizeof(msg)) != sizeof(msg) ||
+	    write(w->ready, "r", 1) != 1 || read(w->release, &byte, 1) != 1 ||
+	    ioctl(w->uffd, UFFDIO_COPY, &copy))
+		_exit(32);
+	pause();
+	return NULL;
+}
+
+/* Replace this process by cat, whose argument nobody can read for now. */
+static void exec_slowly(int in, int ready, int release)
+{
+	struct withheld w = { .ready = ready, .release = release };
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	pthread_t thread;
+
+	w.uffd = syscall(__NR_userfaultfd, O_CLOEXEC);
+	w.page = mmap(NULL, PAGE, RW, ANON, -1, 0);
+	reg.range.start = (unsigned long)w.page;
+	reg.range.len = PAGE;
+	if (w.uffd < 0 || w.page == MAP_FAILED ||
+	    ioctl(w.uffd, UFFDIO_API, &api) ||
+	    ioctl(w.uffd, UFFDIO_REGISTER, &reg))
+		_exit(30);
+	if (repl_set_all() || dup2(in, 0) ||
+	    pthread_create(&thread, NULL, withhold, &w))
+		_exit(31);
+	execl("/bin/cat", "cat", w.page, NULL);
+	_exit(33);
+}
+
+static bool runs_cat(pid_t pid)
+{
+	char path[64], text[256];
+	int tries;
+
+	for (tries = 0; tries < 6000; tries++) {
+		snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+		if (!repl_read_file(path, text, sizeof(text)) &&
+		    !strncmp(text, "cat", 3)) {
+			wait_until_it_lives(pid);
+			return true;
+		}
+		pause_ms(10);
+	}
+	return false;
+}
+
+TEST_F(control, exec_in_flight)
+{
+	int in[2], ready[2], release[2];
+	char byte;
+	pid_t pid;
+
+	ASSERT_EQ(0, pipe2(in, O_CLOEXEC));
+	ASSERT_EQ(0, pipe2(ready, O_CLOEXEC));
+	ASSERT_EQ(0, pipe2(release, O_CLOEXEC));
+	pid = fork();
+	if (!pid)
+		exec_slowly(in[0], ready[1], release[0]);
+	close(ready[1]);
+	if (read(ready[0], &byte, 1) != 1)
+		SKIP(return, "needs userfaultfd (exit status %d)", repl_wait(pid));
+	ASSERT_EQ(0, set_mode(0));
+	ASSERT_EQ(1, write(release[1], "g", 1));
+	ASSERT_TRUE(runs_cat(pid));
+	EXPECT_TRUE(has(pid, "off", "none"));
+	/* Whoever needed the text patched is gone, or never writes it again. */
+	ASSERT_EQ(0, set_mode(0));
+	EXPECT_TRUE(has(pid, "off", "none"));
+	close(in[1]);
+	EXPECT_EQ(0, repl_wait(pid));
+}
+
+/* --- fork --- */
+
+/* Fork as fast as possible; each child says which it is, and waits. */
+static void fork_on(int report, int hold)
+{
+	size_t len = 256 * PMD_SIZE, at;
+	char *mem = mmap(NULL, len, RW, ANON | MAP_NORESERVE, -1, 0);
+	pid_t pid;
+	char byte;
+	int i;
+
+	if (mem == MAP_FAILED || madvise(mem, len, MADV_NOHUGEPAGE) ||
+	    repl_set_all())
+		_exit(1);
+	for (at = 0; at < len; at += PMD_SIZE)
+		repl_store(mem + at, 1);
+	for (i = 0; i < 8; i++) {
+		pid = fork();
+		if (!pid) {
+			if (read(hold, &byte, 1))
+				_exit(1);
+			_exit(0);
+		}
+		if (pid < 0 || write(report, &pid, sizeof(pid)) != sizeof(pid))
+			_exit(2);
+	}
+	while (wait(NULL) > 0)
+		;
+	_exit(0);
+}
+
+TEST_F(control, fork_in_flight)
+{
+	int round;
+
+	for (round = 0; round < 3; round++) {
+		int report[2], hold[2];
+		pid_t pid, child;
+
+		ASSERT_EQ(0, set_mode(1));
+		ASSERT_EQ(0, pipe2(report, O_CLOEXEC));
+		ASSERT_EQ(0, pipe2(hold, O_CLOEXEC));
+		pid = fork();
+		if (!pid) {
+			close(hold[1]);
+			close(report[0]);
+			fork_on(report[1], hold[0]);
+		}
+		close(report[1]);
+		close(hold[0]);
+		ASSERT_EQ(sizeof(child), read(report[0], &child, sizeof(child)));
+		ASSERT_EQ(0, set_mode(0));
+		EXPECT_TRUE(has(child, "off", "none"));
+		while (read(report[0], &child, sizeof(child)) == sizeof(child)) {
+			EXPECT_TRUE(has(child, "off", "none"))
+				TH_LOG("round %d", round);
+		}
+		EXPECT_TRUE(has(pid, "off", "none"));
+		close(hold[1]);
+		EXPECT_EQ(0, repl_wait(pid));
+		close(report[0]);
+	}
+}
+
+/* --- the process itself --- */
+
+static volatile bool stop_toggling;
+
+static void *toggle(void *unused)
+{
+	while (!stop_toggling)
+		repl_set_all();
+	return NULL;
+}
+
+/* Threads of a process that ask all the time while the mode says no. */
+TEST_F(control, prctl_in_flight)
+{
+	pthread_t threads[2];
+	int i;
+
+	for (i = 0; i < 2; i++)
+		ASSERT_EQ(0, pthread_create(&threads[i], NULL, toggle, NULL));
+	for (i = 0; i < 100; i++) {
+		ASSERT_EQ(0, set_mode(1));
+		pause_ms(1);
+		ASSERT_EQ(0, set_mode(0));
+		EXPECT_TRUE(has(getpid(), "off", "none"));
+	}
+	stop_toggling = true;
+	for (i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+}
+
+/* --- collapse of a file under it --- */
+
+struct shared_file {
+	int fd;
+	char *mem;
+};
+
+/* Fill a file's huge page with small ones, map them, and have them collapsed. */
+static void *collapse(void *arg)
+{
+	struct shared_file *f = arg;
+	size_t at;
+
+	while (!stop_toggling) {
+		for (at = 0; at < PMD_SIZE; at += PAGE)
+			repl_store(f->mem + at, at);
+		madvise(f->mem, PMD_SIZE, MADV_COLLAPSE);
+		fallocate(f->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+			  PMD_SIZE);
+	}
+	return NULL;
+}
+
+/*
+ * khugepaged unlinks tables, with copies, without the mmap lock: these are none
+ * that were left over. (A warning on the console fails the test.)
+ */
+TEST_F(control, off_while_collapsing)
+{
+	int fd = syscall(__NR_memfd_create, "collapse", 0), i;
+	struct shared_file file;
+	pthread_t thread;
+	pid_t pid;
+	char *mem;
+
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, ftruncate(fd, PMD_SIZE));
+	mem = repl_mmap_aligned(PMD_SIZE, PMD_SIZE, RW, MAP_SHARED, fd);
+	ASSERT_NE(MAP_FAILED, mem);
+	pid = fork();
+	if (!pid) {
+		for (i = 0; i < 400; i++) {
+			size_t at;
+
+			if (repl_set_all())
+				_exit(1);
+			for (at = 0; at < PMD_SIZE; at += 16 * PAGE)
+				repl_load(mem + at);
+			if (repl_set_off())
+				_exit(2);
+		}
+		_exit(0);
+	}
+	stop_toggling = false;
+	file = (struct shared_file){ .fd = fd, .mem = mem };
+	ASSERT_EQ(0, pthread_create(&thread, NULL, collapse, &file));
+	EXPECT_EQ(0, repl_wait(pid));
+	stop_toggling = true;
+	pthread_join(thread, NULL);
+}
+
+/* --- static keys --- */
+
+/* How often the kernel's text was patched since the probe was set. */
+static long patched(void)
+{
+	char text[4096], *line;
+
+	if (repl_read_file(TRACING "kprobe_profile", text, sizeof(text)))
+		return -1;
+	line = strstr(text, EVENT);
+	return line ? strtol(line + strlen(EVENT), NULL, 10) : -1;
+}
+
+/* Switching replication on and off does not patch it each time. */
+TEST_F(control, keys_rest)
+{
+	long before;
+	int i;
+
+	if (repl_write_file(TRACING "kprobe_events", "p:" EVENT
+			    " arch_jump_label_transform_apply"))
+		SKIP(return, "needs kprobes");
+	if (repl_write_file(TRACING "events/kprobes/" EVENT "/enable", "1")) {
+		repl_write_file(TRACING "kprobe_events", "-:" EVENT);
+		SKIP(return, "needs kprobes");
+	}
+	EXPECT_EQ(0, repl_set_all());
+	EXPECT_EQ(0, repl_set_off());
+	before = patched();
+	EXPECT_LE(0, before);
+	for (i = 0; i < 3; i++) {
+		pause_ms(1300);
+		EXPECT_EQ(0, repl_set_all());
+		EXPECT_EQ(0, repl_set_off());
+	}
+	EXPECT_EQ(before, patched());
+	EXPECT_EQ(0, repl_write_file(TRACING "events/kprobes/" EVENT "/enable", "0"));
+	EXPECT_EQ(0, repl_write_file(TRACING "kprobe_events", "-:" EVENT));
+}
+
+TEST_HARNESS_MAIN

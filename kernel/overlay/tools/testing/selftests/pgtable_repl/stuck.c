@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A process that sits on its mmap lock: what is changed for it, or for all
+ * processes, must not wait for it. It faults on a page of a file system that is
+ * frozen, which any user can have for long by a server of files of his own.
+ *
+ * Who asks for that very process waits, and can be killed.
+ */
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+
+#include "pgtable_repl_group.h"
+
+#define DOMAINS		"/proc/sys/vm/pgtable_repl_domains"
+#define OTHER		ROOT "/pgtable_repl_other"
+/* Emulated and under load, a change that waits for nobody takes a while. */
+#define PATIENCE	3000	/* of 10 ms */
+
+struct stuck {
+	char device[32], dir[64];
+	int hold[2], go[2];	/* the process ends when hold closes */
+	int thaw[2];		/* the keeper thaws when this closes */
+	pid_t pid, keeper;
+};
+
+static int disk_start(struct stuck *s)
+{
+	char command[128];
+
+	if (repl_ramdisk(s->device, sizeof(s->device)))
+		return -1;
+	snprintf(command, sizeof(command), "mkfs.ext2 -q -F %s >/dev/null 2>&1",
+		 s->device);
+	snprintf(s->dir, sizeof(s->dir), "/tmp/pgtable_repl.XXXXXX");
+	if (mkdtemp(s->dir)) {
+		if (!system(command) &&
+		    (!mount(s->device, s->dir, "ext2", 0, NULL) ||
+		     !mount(s->device, s->dir, "ext4", 0, NULL)))
+			return 0;
+		rmdir(s->dir);
+	}
+	repl_ramdisk_done(s->device);
+	return -1;
+}
+
+/* The process: with an own setting or none, a page read, then written to. */
+static void sit(struct stuck *s, const char *own)
+{
+	char path[128], byte, *mem;
+	int fd;
+
+	close(s->hold[1]);
+	close(s->go[1]);
+	close(s->thaw[1]);
+	snprintf(path, sizeof(path), "%s/page", s->dir);
+	fd = open(path, O_RDWR);
+	if (fd < 0 || repl_proc_write(getpid(), own))
+		_exit(1);
+	mem = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (mem == MAP_FAILED || *(volatile char *)mem != 'x')
+		_exit(2);
+	if (read(s->go[0], &byte, 1) != 1)
+		_exit(3);
+	/* Holds the mmap lock, where a plain fault may only hold its VMA's. */
+	if (madvise(mem, PAGE, MADV_POPULATE_WRITE))
+		_exit(4);
+	mem[0] = 'y';
+	if (repl_load(mem) >> 8 || (char)repl_load(mem) != 'y')
+		_exit(5);
+	_exit(read(s->hold[0], &byte, 1) ? 6 : 0);
+}
+
+static char state_of(pid_t pid)
+{
+	char path[64], text[512], *paren;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	if (repl_read_file(path, text, sizeof(text)))
+		return '?';
+	paren = strrchr(text, ')');
+	return paren && paren[1] ? paren[2] : '?';
+}
+
+/* Thaws when told to, or when the test is no more. */
+static void keep(struct stuck *s)
+{
+	int fd = open(s->dir, O_RDONLY);
+	char byte;
+
+	close(s->thaw[1]);
+	close(s->hold[0]);
+	close(s->hold[1]);
+	close(s->go[0]);
+	if (fd < 0 || ioctl(fd, FIFREEZE, 0))
+		_exit(1);
+	if (write(s->go[1], "g", 1) != 1 || read(s->thaw[0], &byte, 1)) {
+		ioctl(fd, FITHAW, 0);
+		_exit(2);
+	}
+	_exit(ioctl(fd, FITHAW, 0) ? 3 : 0);
+}
+
+/* Why there is no such process, or NULL. */
+static const char *stuck_start(struct stuck *s, const char *group, const char *own)
+{
+	char path[128], zeroes[PAGE] = "x";
+	int fd, tries;
+
+	if (disk_start(s))
+		return "needs a RAM disk and mkfs.ext2";
+	snprintf(path, sizeof(path), "%s/page", s->dir);
+	fd = open(path, O_RDWR | O_CREAT, 0600);
+	if (fd < 0 || write(fd, zeroes, PAGE) != PAGE || fsync(fd) || close(fd))
+		return "cannot write to the RAM disk";
+	if (pipe2(s->hold, O_CLOEXEC) || pipe2(s->go, O_CLOEXEC) ||
+	    pipe2(s->thaw, O_CLOEXEC))
+		return "no pipes";
+	s->pid = fork();
+	if (!s->pid)
+		sit(s, own);
+	if (group && move(group, s->pid))
+		return "cannot move it";
+	/* It has read the page and waits. */
+	for (tries = 0; tries < PATIENCE; tries++) {
+		snprintf(path, sizeof(path), "/proc/%d/syscall", s->pid);
+		if (!repl_read_file(path, zeroes, sizeof(zeroes))) {
+			unsigned int nr, at;
+
+			if (sscanf(zeroes, "%u %x", &nr, &at) == 2 &&
+			    nr == SYS_read && at == (unsigned int)s->go[0])
+				break;
+		}
+		pause_ms(10);
+	}
+	s->keeper = fork();
+	if (!s->keeper)
+		keep(s);
+	close(s->go[1]);
+	close(s->thaw[0]);
+	for (; tries < PATIENCE && state_of(s->pid) != 'D'; tries++)
+		pause_ms(10);
+	return tries < PATIENCE ? NULL : "a frozen file system does not stop a fault";
+}
+
+static int stuck_thaw(struct stuck *s)
+{
+	close(s->thaw[1]);
+	return repl_wait(s->keeper);
+}
+
+static int stuck_end(struct stuck *s)
+{
+	int status;
+
+	close(s->hold[1]);
+	status = repl_wait(s->pid);
+	close(s->hold[0]);
+	close(s->go[0]);
+	umount(s->dir);
+	rmdir(s->dir);
+	repl_ramdisk_done(s->device);
+	return status;
+}
+
+/* Do one thing in a process of its own. */
+static pid_t begin(int (*fn)(const char *arg), const char *arg)
+{
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(fn(arg) ? 1 : 0);
+	return pid;
+}
+
+/* Its exit status; -1 if it does not end as long as the other one is stuck. */
+static int ends(pid_t pid)
+{
+	int tries, status;
+
+	for (tries = 0; tries < PATIENCE; tries++) {
+		if (waitpid(pid, &status, WNOHANG) == pid)
+			return WIFEXITED(status) ? WEXITSTATUS(status) :
+						   128 + WTERMSIG(status);
+		pause_ms(10);
+	}
+	return -1;
+}
+
+static int write_policy(const char *group)
+{
+	return set_policy(group, "eager");
+}
+
+static int write_max(const char *group)
+{
+	return put(group, "memory.pgtable_repl.max", "0");
+}
+
+static int remove_memory(const char *group)
+{
+	return put(group, "cgroup.subtree_control", "-memory");
+}
+
+static int make_other(const char *name)
+{
+	return mkdir(name, 0755) || rmdir(name);
+}
+
+static int write_mode(const char *text)
+{
+	return repl_write_file(MODE, text);
+}
+
+static int write_domains(const char *text)
+{
+	return repl_write_file(DOMAINS, text);
+}
+
+static int write_own(const char *pid)
+{
+	return repl_proc_write(atoi(pid), "lazy");
+}
+
+/* What holds for the process of a group comes into force when it can. */
+TEST_F(cgroup, group_write_ends)
+{
+	struct stuck s = { };
+	const char *why;
+
+	why = stuck_start(&s, GROUP, "default");
+	if (why)
+		SKIP(return, "%s", why);
+	EXPECT_EQ(0, ends(begin(write_policy, GROUP)));
+	EXPECT_STREQ("eager all", get(GROUP, ""));
+	EXPECT_EQ(0, stuck_thaw(&s));
+	EXPECT_TRUE(gets(s.pid, "eager", "cgroup"));
+	EXPECT_EQ(0, repl_check(s.pid));
+	EXPECT_EQ(0, stuck_end(&s));
+}
+
+/* Who holds up the removal of the group's files has all groups wait. */
+TEST_F(cgroup, group_write_holds_up_nobody)
+{
+	struct stuck s = { };
+	const char *why;
+	pid_t policy, max;
+
+	if (put(GROUP, "cgroup.subtree_control", "+memory") || mkdir(INNER, 0755))
+		SKIP(return, "needs groups below a group");
+	why = stuck_start(&s, INNER, "eager");
+	if (why)
+		SKIP(return, "%s", why);
+	policy = begin(write_policy, INNER);
+	max = begin(write_max, INNER);
+	pause_ms(100);		/* for them to be in the middle of it */
+	EXPECT_EQ(0, ends(begin(remove_memory, GROUP)));
+	EXPECT_EQ(0, ends(begin(make_other, OTHER)));
+	ends(policy);		/* late, there may be no such file any more */
+	ends(max);
+	EXPECT_EQ(0, stuck_thaw(&s));
+	EXPECT_EQ(0, stuck_end(&s));
+}
+
+/* Too much under a new limit goes when it can. */
+TEST_F(cgroup, limit_comes_back)
+{
+	struct stuck s = { };
+	const char *why;
+	int tries;
+
+	why = stuck_start(&s, GROUP, "eager");
+	if (why)
+		SKIP(return, "%s", why);
+	EXPECT_EQ(0, set_policy(GROUP, "default"));
+	if (!get_long(GROUP, ".current")) {
+		/* It was charged before it came: have them made anew. */
+		stuck_thaw(&s);
+		stuck_end(&s);
+		SKIP(return, "nothing is charged to the group");
+	}
+	EXPECT_EQ(0, ends(begin(write_max, GROUP)));
+	EXPECT_EQ(0, stuck_thaw(&s));
+	for (tries = 0; tries < 6000 && get_long(GROUP, ".current"); tries++)
+		pause_ms(10);
+	EXPECT_EQ(0, get_long(GROUP, ".current"));
+	EXPECT_EQ(0, stuck_end(&s));
+}
+
+TEST_F(cgroup, mode_write_ends)
+{
+	struct stuck s = { };
+	const char *why;
+	char before[32];
+
+	ASSERT_EQ(0, repl_read_file(MODE, before, sizeof(before)));
+	why = stuck_start(&s, NULL, "eager");
+	if (why)
+		SKIP(return, "%s", why);
+	EXPECT_EQ(0, ends(begin(write_mode, "0")));
+	EXPECT_EQ(0, stuck_thaw(&s));
+	EXPECT_TRUE(gets(s.pid, "off", "none"));
+	EXPECT_EQ(0, stuck_end(&s));
+	EXPECT_EQ(0, write_mode(before));
+}
+
+/* Its trees are withdrawn, and built for the new domains when they can be. */
+TEST_F(cgroup, domains_write_ends)
+{
+	char before[4096], finer[64] = "", path[96], list[64];
+	struct repl_mask cpus;
+	struct stuck s = { };
+	const char *why;
+	struct repl_status status;
+	int cpu, lazy, tries;
+	size_t len;
+
+	ASSERT_EQ(0, repl_read_file(DOMAINS, before, sizeof(before)));
+	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/cpulist",
+		 repl_topo.node[0]);
+	ASSERT_EQ(0, repl_read_file(path, list, sizeof(list)));
+	ASSERT_EQ(0, repl_parse_list(list, &cpus));
+	for (cpu = 0; cpu < REPL_MASK_BITS; cpu++) {
+		len = strlen(finer);
+		if (repl_mask_has(&cpus, cpu) && len < sizeof(finer) - 8)
+			snprintf(finer + len, sizeof(finer) - len, "%s%d",
+				 len ? "/" : "", cpu);
+	}
+	for (lazy = 0; lazy < 2; lazy++) {
+		why = stuck_start(&s, NULL, lazy ? "lazy" : "eager");
+		if (why)
+			SKIP(return, "%s", why);
+		EXPECT_EQ(0, ends(begin(write_domains, finer)));
+		EXPECT_EQ(0, ends(begin(write_domains, "node")));
+		EXPECT_EQ(0, ends(begin(write_domains, finer)));
+		EXPECT_EQ(0, stuck_thaw(&s));
+		EXPECT_EQ(0, repl_check(s.pid));
+		for (tries = 0; tries < 6000; tries++) {
+			if (!repl_status(s.pid, &status) && status.total_pages)
+				break;
+			pause_ms(10);
+		}
+		EXPECT_NE(0, status.total_pages);
+		EXPECT_EQ(0, repl_check(s.pid));
+		EXPECT_EQ(0, stuck_end(&s));
+	}
+	before[strcspn(before, "\n")] = '\0';
+	EXPECT_EQ(0, write_domains(before));
+}
+
+/* Who asks for it waits for it, as long as he lives. */
+TEST_F(cgroup, who_asks_can_be_killed)
+{
+	struct stuck s = { };
+	const char *why;
+	char pid[16];
+	pid_t asks;
+	int tries;
+
+	why = stuck_start(&s, NULL, "eager");
+	if (why)
+		SKIP(return, "%s", why);
+	snprintf(pid, sizeof(pid), "%d", s.pid);
+	asks = begin(write_own, pid);
+	for (tries = 0; tries < PATIENCE && state_of(asks) != 'D'; tries++)
+		pause_ms(10);
+	EXPECT_EQ('D', state_of(asks));
+	kill(asks, SIGKILL);
+	EXPECT_EQ(128 + SIGKILL, ends(asks));
+	EXPECT_EQ(0, stuck_thaw(&s));
+	EXPECT_EQ(0, stuck_end(&s));
+}
+
+TEST_HARNESS_MAIN
