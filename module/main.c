@@ -12,6 +12,7 @@
 #include <linux/mutex.h>
 #include <linux/nodemask.h>
 #include <linux/pid.h>
+#include <linux/rcupdate.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
@@ -67,6 +68,8 @@ static int domain_node(unsigned int domain)
 static void fill_header(struct ptdump_header *hdr, struct task_struct *task,
 			pid_t pid)
 {
+	struct task_struct *leader;
+
 	memset(hdr, 0, sizeof(*hdr));
 	memcpy(hdr->magic, PTDUMP_MAGIC, sizeof(hdr->magic));
 	hdr->byte_order = PTDUMP_BYTE_ORDER;
@@ -84,8 +87,15 @@ static void fill_header(struct ptdump_header *hdr, struct task_struct *task,
 	hdr->pid = pid;
 	hdr->realtime_ns = ktime_get_real_ns();
 	hdr->boottime_ns = ktime_get_boottime_ns();
-	hdr->start_time_ns = task->group_leader->start_boottime;
-	strscpy(hdr->comm, task->group_leader->comm, sizeof(hdr->comm));
+	/*
+	 * The first thread is gone when another one has executed a program, and
+	 * those that ended for it still point to it.
+	 */
+	rcu_read_lock();
+	leader = pid_alive(task) ? task->group_leader : task;
+	hdr->start_time_ns = leader->start_boottime;
+	strscpy(hdr->comm, leader->comm, sizeof(hdr->comm));
+	rcu_read_unlock();
 	strscpy(hdr->release, init_utsname()->release, sizeof(hdr->release));
 }
 

@@ -40,4 +40,13 @@ static inline void pgtable_repl_exec_done(void) { }
 static inline void pgtable_repl_exec_failed(struct mm_struct *mm) { }
 #endif
 
+#if defined(CONFIG_PGTABLE_REPL) && defined(CONFIG_CFS_BANDWIDTH)
+unsigned int pgtable_repl_cpu_quota(struct task_struct *task);
+#else
+static inline unsigned int pgtable_repl_cpu_quota(struct task_struct *task)
+{
+	return -1U;
+}
+#endif
+
 #endif /* _LINUX_PGTABLE_REPL_CGROUP_H */

@@ -13,6 +13,7 @@
  * below one after the other.
  */
 #include <linux/memcontrol.h>
+#include <linux/pgtable_repl_cgroup.h>
 #include <linux/prctl.h>
 #include <linux/sched/mm.h>
 #include <linux/workqueue.h>
@@ -232,6 +233,25 @@ static unsigned long repl_count_pmd_tables(struct ptdesc *table,
 	return count;
 }
 
+/*
+ * How many threads may work for an address space, whose time nobody pays for: as
+ * many CPUs as cpu.max lets the process have.
+ */
+static unsigned int repl_threads_max(struct mm_struct *mm)
+{
+	struct task_struct *task = current;
+	unsigned int max;
+
+	rcu_read_lock();
+#ifdef CONFIG_MEMCG
+	task = rcu_dereference(mm->owner) ?: current;
+#endif
+	max = min3(pgtable_repl_cpu_quota(task), num_online_cpus(),
+		   (unsigned int)REPL_THREADS_MAX);
+	rcu_read_unlock();
+	return max;
+}
+
 static void repl_build(struct mm_struct *mm, const nodemask_t *domains)
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
@@ -252,9 +272,8 @@ static void repl_build(struct mm_struct *mm, const nodemask_t *domains)
 	atomic_long_set(&repl->built, 0);
 	WRITE_ONCE(repl->to_build, tables);
 
-	threads = min3(tables / REPL_THREAD_TABLES,
-		       (unsigned long)num_online_cpus(),
-		       (unsigned long)REPL_THREADS_MAX);
+	threads = min_t(unsigned long, tables / REPL_THREAD_TABLES,
+			repl_threads_max(mm));
 	if (threads > 1) {
 		pmds = repl_count_pmd_tables(root, repl_root_level());
 		build.tables = kvmalloc_array(pmds, sizeof(*build.tables),

@@ -264,6 +264,66 @@ TEST_F(cgroup, others_make_tables)
 	EXPECT_EQ(0, repl_check(pid));
 }
 
+#define INSTANCE	"/sys/kernel/tracing/instances/pgtable_repl_limits"
+#define LARGE		1600	/* tables; three threads are of use */
+
+/* Whether threads helped to copy the tables of a process; -1: not known. */
+static int threads_help(void)
+{
+	char text[4096];
+
+	if (repl_write_file(INSTANCE "/trace", "") || repl_set_off() ||
+	    repl_set_all() || own_copies() < LARGE)
+		return -1;
+	if (repl_read_file(INSTANCE "/trace", text, sizeof(text)))
+		return -1;
+	return strstr(text, "pgtable_repl_build: ") != NULL;
+}
+
+/* In the group: 0, or the number of the step that went wrong. */
+static int copies_within_the_quota(void)
+{
+	char *mem;
+	int i;
+
+	if (repl_set_off() || repl_pin(repl_topo.cpu[0]))
+		return 1;
+	mem = repl_mmap_aligned(LARGE * PMD_SIZE, PMD_SIZE, RW,
+				ANON | MAP_NORESERVE, -1);
+	if (mem == MAP_FAILED || madvise(mem, LARGE * PMD_SIZE, MADV_NOHUGEPAGE))
+		return 2;
+	for (i = 0; i < LARGE; i++)
+		repl_load(mem + i * PMD_SIZE);
+	if (move(GROUP, getpid()) || threads_help() != 1)
+		return 3;
+	if (put(GROUP, "cpu.max", "90000 100000") || threads_help() != 0)
+		return 4;
+	if (put(GROUP, "cpu.max", "max 100000") || threads_help() != 1)
+		return 5;
+	return 0;
+}
+
+/* Who may not use more than one CPU has no threads work for him. */
+TEST_F(cgroup, copies_within_the_quota)
+{
+	pid_t pid;
+
+	put(ROOT, "cgroup.subtree_control", "+cpu");
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2 || access(GROUP "/cpu.max", W_OK))
+		SKIP(return, "needs two CPUs and the cpu controller");
+	if (mkdir(INSTANCE, 0700) ||
+	    repl_write_file(INSTANCE "/events/pgtable_repl/pgtable_repl_build/enable", "1")) {
+		rmdir(INSTANCE);
+		SKIP(return, "needs tracefs");
+	}
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid)
+		_exit(copies_within_the_quota());
+	EXPECT_EQ(0, repl_wait(pid));
+	rmdir(INSTANCE);
+}
+
 /* Everything that was counted is given back. */
 TEST_F(cgroup, counts_return_to_zero)
 {
