@@ -150,9 +150,14 @@ void __pgtable_repl_release(struct ptdesc *table)
  *
  * Notes in the gather which domains had a copy, or may have been linked to the
  * table itself: these are flushed (shootdown.c).
+ *
+ * The caller has told the gather of one page to come.  If a copy fills it, that
+ * has been flushed, and forgotten: tell it again for the next copy or the table.
  */
 void __pgtable_repl_free_tlb(struct mmu_gather *tlb, struct ptdesc *table)
 {
+	unsigned long start = tlb->start, end = tlb->end;
+
 	if (tlb->repl_recording)
 		repl_add_home(table, &tlb->repl_domains);
 	while (table->pt_repl) {
@@ -162,6 +167,10 @@ void __pgtable_repl_free_tlb(struct mmu_gather *tlb, struct ptdesc *table)
 			node_set(copy->pt_repl_domain, tlb->repl_domains);
 		repl_unlink(table, &table->pt_repl);
 		pgtable_free_table(tlb, ptdesc_page(copy));
+		if (!tlb->end) {
+			__tlb_adjust_range(tlb, start, end - start);
+			tlb->freed_tables = 1;
+		}
 	}
 }
 

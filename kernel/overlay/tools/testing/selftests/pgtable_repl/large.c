@@ -181,4 +181,34 @@ TEST_F(large, is_copied_by_threads_with_progress)
 	EXPECT_EQ(NULL, watch.wrong) TH_LOG("%s", watch.wrong);
 }
 
+/*
+ * Copies and tables go through one gather, which is flushed and freed whenever it
+ * is full: some 9,700 pages. Whether it is a copy or a table that fills it
+ * depends on what was there before, here the first pages.
+ */
+#define GATHERED	3000UL
+
+TEST_F(large, is_unmapped_with_its_copies)
+{
+	struct repl_status status;
+	unsigned long first, i;
+	char *mem;
+
+	ASSERT_EQ(0, repl_set_all());
+	for (first = 0; first < repl_topo.nr; first++) {
+		mem = repl_mmap_aligned(GATHERED * PMD_SIZE, PMD_SIZE, RW,
+					ANON | MAP_NORESERVE, -1);
+		ASSERT_NE(MAP_FAILED, mem);
+		madvise(mem, GATHERED * PMD_SIZE, MADV_NOHUGEPAGE);
+		ASSERT_EQ(0, touch(mem, GATHERED));
+		for (i = 0; i < first; i++)
+			repl_store(mem + i * PAGE, 1);
+		ASSERT_EQ(0, repl_status(getpid(), &status));
+		EXPECT_LE((NR_TABLES + GATHERED) * (repl_topo.nr - 1),
+			  status.total_pages);
+		ASSERT_EQ(0, munmap(mem, GATHERED * PMD_SIZE));
+		EXPECT_EQ(0, repl_check(getpid()));
+	}
+}
+
 TEST_HARNESS_MAIN
