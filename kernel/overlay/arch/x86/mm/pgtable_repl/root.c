@@ -184,18 +184,24 @@ pgd_t *repl_new_root(struct mm_struct *mm, unsigned int domain)
 
 /**
  * arch_pgtable_repl_new() - create the roots of a new address space
- * @mm: address space that nobody runs in and that maps nothing
+ * @mm: address space that nobody runs in and that maps nothing, under
+ *	arch_pgtable_repl_lock()
  * @domains: domains that get a tree
  *
- * Its tables are replicated as they are linked.
+ * Its tables are replicated as they are linked.  Workers know of it already:
+ * without the lock, one could take a root down, and free it, between its making
+ * and its publication, or make a second one.
  */
 void arch_pgtable_repl_new(struct mm_struct *mm, const nodemask_t *domains)
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
 	unsigned int domain;
 
+	mmap_assert_write_locked(mm);
 	for_each_node_mask(domain, *domains)
-		repl->roots[domain] = repl_new_root(mm, domain);
+		if (!repl_find(virt_to_ptdesc(mm->pgd), domain))
+			WRITE_ONCE(repl->roots[domain],
+				   repl_new_root(mm, domain));
 	repl_filter(repl, domains);
 }
 
