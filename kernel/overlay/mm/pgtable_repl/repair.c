@@ -272,13 +272,18 @@ static bool repl_repair_mm(struct mm_struct *mm, nodemask_t *nodes,
 	struct pgtable_repl *repl = mm->pgtable_repl;
 	struct mem_cgroup *memcg, *old_memcg;
 	LIST_HEAD(pages);
+	int nid;
 
 	if (!repl_lock(mm, wait))
 		return false;
 	memcg = get_mem_cgroup_from_mm(mm);
 	old_memcg = set_active_memcg(memcg);
-	/* First, so that what fails is noted anew. */
-	nodes_andnot(repl->lacking, repl->lacking, *nodes);
+	/*
+	 * First, so that what fails is noted anew; bit by bit, as other nodes'
+	 * may be set meanwhile.
+	 */
+	for_each_node_mask(nid, *nodes)
+		node_clear(nid, repl->lacking);
 	nodes_andnot(repl->dropped, repl->dropped, *nodes);
 	nodes_and(*nodes, *nodes, repl->policy.nodes);
 	if (!nodes_empty(*nodes)) {
