@@ -11,6 +11,11 @@
  * Trees and what is known of them go by domain numbers.  So before domains
  * change, all trees are taken down, and built again for the new ones.
  * Processes run on canonical tables meanwhile.
+ *
+ * Which CPUs a domain has and which domain a CPU belongs to is one table, in both
+ * directions.  What topology says about nodes must not be asked instead, since
+ * cpumask_of_node() and cpu_to_node() need not agree: with numa=fake, a CPU is in
+ * the masks of all nodes that its own was split into.
  */
 #include <linux/cpu.h>
 #include <linux/cpuhotplug.h>
@@ -45,7 +50,7 @@ static struct {
 	enum repl_kind kind;
 	unsigned int nr;
 	int node[REPL_DOMAINS_MAX];	/* of each domain, where nodes have several */
-	struct cpumask *cpus;		/* likewise, unless these are nodes */
+	struct cpumask *cpus;		/* of each, pgtable_repl_max_domains() */
 	char *text;			/* what was asked for; NULL: "node" */
 } repl_domains;
 
@@ -89,11 +94,13 @@ EXPORT_SYMBOL_GPL(pgtable_repl_domain_node);
 /**
  * pgtable_repl_domain_cpus() - the CPUs of a domain
  * @domain: below pgtable_repl_nr_domains()
+ *
+ * Those for which domain_of() says so.  A CPU that is just coming up may be in
+ * no mask yet.
  */
 const struct cpumask *pgtable_repl_domain_cpus(unsigned int domain)
 {
-	return pgtable_repl_finer ? &repl_domains.cpus[domain] :
-				    cpumask_of_node(domain);
+	return &repl_domains.cpus[domain];
 }
 
 /**
@@ -178,6 +185,9 @@ static void repl_make_trees(struct mm_struct *mm, const nodemask_t *nodes,
 	down_read(&repl_domains_sem);
 	if (!repl_changing) {
 		pgtable_repl_settle(mm);
+		WRITE_ONCE(mm->pgtable_repl->map, pgtable_repl_map);
+		/* Before @filtered; pairs with repl_sharers_begin(). */
+		smp_wmb();
 		pgtable_repl_domains_of(nodes, &domains);
 		make(mm, &domains);
 	}
@@ -295,6 +305,21 @@ static void repl_new_llcs(struct repl_new *new, int nid, struct cpumask *done,
 			cpumask_set_cpu(cpu, &new->cpus[first]);
 }
 
+/* A domain for each node, with its number; CPUs of no node are in none. */
+static void repl_new_nodes(struct repl_new *new)
+{
+	unsigned int domain;
+	int cpu, nid;
+
+	for (domain = 0; domain < pgtable_repl_max_domains(); domain++)
+		cpumask_clear(&new->cpus[domain]);
+	for_each_possible_cpu(cpu) {
+		nid = cpu_to_node(cpu);
+		if (nid >= 0 && nid < nr_node_ids)
+			cpumask_set_cpu(cpu, &new->cpus[nid]);
+	}
+}
+
 /* Find the domains: 0, or -E2BIG.  Under cpus_read_lock(). */
 static int repl_new_build(struct repl_new *new)
 {
@@ -309,6 +334,8 @@ static int repl_new_build(struct repl_new *new)
 		return -ENOMEM;
 	}
 	new->nr = 0;
+	if (new->kind == REPL_BY_NODE)
+		repl_new_nodes(new);
 	cpumask_clear(a);
 	for (i = 0; i < new->nr_sets; i++) {
 		repl_new_domain(new, cpu_to_node(cpumask_first(&new->sets[i])),
@@ -367,7 +394,8 @@ static int repl_new_parse(struct repl_new *new, char *text)
 	text = strim(text);
 	new->kind = !strcmp(text, "node") ? REPL_BY_NODE :
 		    !strcmp(text, "llc") ? REPL_BY_LLC : REPL_BY_LIST;
-	new->cpus = kvcalloc(max, sizeof(*new->cpus), GFP_KERNEL);
+	new->cpus = kvcalloc(pgtable_repl_max_domains(), sizeof(*new->cpus),
+			     GFP_KERNEL);
 	new->sets = kvcalloc(max, sizeof(*new->sets), GFP_KERNEL);
 	new->text = kstrdup(text, GFP_KERNEL);
 	if (!new->cpus || !new->sets || !new->text)
@@ -439,17 +467,23 @@ static void repl_build_anew(struct mm_struct *mm, struct repl_wait *wait)
 	mem_cgroup_put(memcg);
 }
 
+/* What was recorded by numbers of domains is not taken for those of others. */
+static void repl_new_map(void)
+{
+	/* Pairs with smp_load_acquire() in repl_fault(). */
+	smp_store_release(&pgtable_repl_map, pgtable_repl_map + 1 ?: 1);
+}
+
 /* There are no trees: put the new domains in force.  Keeps what was, in @new. */
 static void repl_install(struct repl_new *new)
 {
-	unsigned int domain;
+	unsigned int domain, nr;
 	int cpu;
 
 	for_each_possible_cpu(cpu)
-		per_cpu(pgtable_repl_cpu_domain, cpu) =
-			new->kind == REPL_BY_NODE ? cpu_to_node(cpu) :
-						    PGTABLE_REPL_NO_DOMAIN;
-	for (domain = 0; domain < new->nr; domain++)
+		per_cpu(pgtable_repl_cpu_domain, cpu) = PGTABLE_REPL_NO_DOMAIN;
+	nr = new->kind == REPL_BY_NODE ? nr_node_ids : new->nr;
+	for (domain = 0; domain < nr; domain++)
 		for_each_cpu(cpu, &new->cpus[domain])
 			per_cpu(pgtable_repl_cpu_domain, cpu) = domain;
 
@@ -459,8 +493,7 @@ static void repl_install(struct repl_new *new)
 	swap(repl_domains.cpus, new->cpus);
 	swap(repl_domains.text, new->text);
 	pgtable_repl_finer = new->kind != REPL_BY_NODE;
-	/* Pairs with smp_load_acquire() in repl_fault(). */
-	smp_store_release(&pgtable_repl_map, pgtable_repl_map + 1 ?: 1);
+	repl_new_map();
 }
 
 static void repl_rebuild(void)
@@ -484,6 +517,8 @@ static int repl_change(struct repl_new *new)
 
 	down_write(&repl_domains_sem);
 	repl_changing = true;
+	/* For those that are exiting, whose trees nobody takes down. */
+	repl_new_map();
 	up_write(&repl_domains_sem);
 	pgtable_repl_for_each(repl_has_trees, repl_take_down, &down);
 	/* Shootdowns that have looked at trees and domains before. */
@@ -531,17 +566,35 @@ int pgtable_repl_domains_handler(const struct ctl_table *table, int write,
 }
 
 /*
- * A CPU comes that was not possible to place before.  One that has a domain
- * keeps it: there may be tables that are its domain's for having been allocated
- * on this CPU.
+ * A CPU is up, and its node known for good: on machines without tables of
+ * affinity, it only finds out itself (srat_detect_node()).  It runs no process
+ * yet.  While it changes domains, it is in no mask, so no flush leaves it out.
+ *
+ * Where nodes have several domains, one that has a domain keeps it: there may be
+ * tables that are its domain's for having been allocated on this CPU.
+ *
+ * Context: changes of domains are excluded, by CPU hotplug.
  */
-static int repl_cpu_prepare(unsigned int cpu)
+static int repl_cpu_online(unsigned int cpu)
 {
-	if (!pgtable_repl_finer)
-		per_cpu(pgtable_repl_cpu_domain, cpu) = cpu_to_node(cpu);
+	unsigned int old = domain_of(cpu), new = PGTABLE_REPL_NO_DOMAIN;
+	int nid = cpu_to_node(cpu);
+
+	if (pgtable_repl_finer)
+		return 0;
+	if (nid >= 0 && nid < nr_node_ids)
+		new = nid;
+	if (new == old)
+		return 0;
+	if (old != PGTABLE_REPL_NO_DOMAIN)
+		cpumask_clear_cpu(cpu, &repl_domains.cpus[old]);
+	per_cpu(pgtable_repl_cpu_domain, cpu) = new;
+	if (new != PGTABLE_REPL_NO_DOMAIN)
+		cpumask_set_cpu(cpu, &repl_domains.cpus[new]);
 	return 0;
 }
 
+/* Before other CPUs come up; those are looked at again when they have. */
 static int __init repl_domains_init(void)
 {
 	int cpu;
@@ -550,17 +603,22 @@ static int __init repl_domains_init(void)
 				     min3(num_possible_cpus(),
 					  (unsigned int)MAX_NUMNODES,
 					  (unsigned int)REPL_DOMAINS_MAX));
-	for_each_possible_cpu(cpu)
-		per_cpu(pgtable_repl_cpu_domain, cpu) = cpu_to_node(cpu);
+	repl_domains.cpus = kvcalloc(pgtable_repl_max_domains(),
+				     sizeof(*repl_domains.cpus),
+				     GFP_KERNEL | __GFP_NOFAIL);
+	for_each_possible_cpu(cpu) {
+		per_cpu(pgtable_repl_cpu_domain, cpu) = PGTABLE_REPL_NO_DOMAIN;
+		repl_cpu_online(cpu);
+	}
 	return 0;
 }
 early_initcall(repl_domains_init);
 
 static int __init repl_cpu_init(void)
 {
-	int state = cpuhp_setup_state_nocalls(CPUHP_BP_PREPARE_DYN,
-					      "mm/pgtable_repl:prepare",
-					      repl_cpu_prepare, NULL);
+	int state = cpuhp_setup_state(CPUHP_AP_ONLINE_DYN,
+				      "mm/pgtable_repl:online",
+				      repl_cpu_online, NULL);
 
 	return state < 0 ? state : 0;
 }

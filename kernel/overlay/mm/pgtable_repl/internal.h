@@ -50,6 +50,7 @@ struct mem_cgroup;
  * @fallbacks: links to a canonical table made for want of local memory
  * @lazy: @policy asks for lazy trees; read without the lock, as a hint
  * @filtered: domains with lazy trees, which TLB shootdowns may leave out
+ * @map: pgtable_repl_map when these were made: they are numbered as it was then
  * @linked: of these, those with a link to another node's canonical table; set
  *	without the lock
  * @fills: page faults of lazy domains answered from the canonical tree
@@ -84,6 +85,7 @@ struct pgtable_repl {
 	unsigned long to_build;
 	atomic_long_t fallbacks;
 	nodemask_t filtered;
+	unsigned int map;
 	nodemask_t linked;
 	atomic_long_t fills;
 	atomic_long_t ipis_requested;
