@@ -26,9 +26,8 @@ static __always_inline bool pgtable_repl_lazy_active(void)
 bool __pgtable_repl_fault(struct vm_area_struct *vma, unsigned long addr);
 bool __pgtable_repl_fault_atomic(struct mm_struct *mm, unsigned long addr);
 bool __pgtable_repl_filters(struct mm_struct *mm);
-const struct cpumask *__pgtable_repl_sharers(struct mm_struct *mm,
-					     unsigned long start,
-					     unsigned long end);
+void __pgtable_repl_add_sharers(struct cpumask *to, struct mm_struct *mm,
+				unsigned long addr);
 const struct cpumask *pgtable_repl_shootdown(struct mm_struct *mm,
 					     unsigned long start,
 					     unsigned long end,
@@ -99,13 +98,15 @@ static __always_inline bool pgtable_repl_filters(struct mm_struct *mm)
 	       __pgtable_repl_filters(mm);
 }
 
-/* CPUs that may have a translation of a page, whose entry has been changed. */
-static __always_inline const struct cpumask *
-pgtable_repl_sharers(struct mm_struct *mm, unsigned long addr)
+/* Add CPUs that may have a translation of a page, whose entry has been changed. */
+static __always_inline void pgtable_repl_add_sharers(struct cpumask *to,
+						     struct mm_struct *mm,
+						     unsigned long addr)
 {
 	if (pgtable_repl_filters(mm))
-		return __pgtable_repl_sharers(mm, addr, addr + PAGE_SIZE);
-	return mm_cpumask(mm);
+		__pgtable_repl_add_sharers(to, mm, addr);
+	else
+		cpumask_or(to, to, mm_cpumask(mm));
 }
 #else
 static inline bool pgtable_repl_fault(struct vm_area_struct *vma,
@@ -125,10 +126,11 @@ static inline bool pgtable_repl_fault_atomic(struct mm_struct *mm,
 
 static inline bool pgtable_repl_filters(struct mm_struct *mm) { return false; }
 
-static inline const struct cpumask *
-pgtable_repl_sharers(struct mm_struct *mm, unsigned long addr)
+static inline void pgtable_repl_add_sharers(struct cpumask *to,
+					    struct mm_struct *mm,
+					    unsigned long addr)
 {
-	return mm_cpumask(mm);
+	cpumask_or(to, to, mm_cpumask(mm));
 }
 
 static inline const struct cpumask *

@@ -21,7 +21,20 @@
  *    for all of the VMAs that it has looked at;
  *  - a domain that walks a canonical table of another node for want of memory
  *    (@linked) is never left out, nor is one that has no tree, or whose tree is
- *    just being published or withdrawn (not in @filtered).
+ *    just being published or withdrawn (not in @filtered);
+ *  - khugepaged clears the entry that points to a PTE table of a file, without
+ *    the mmap lock, and flushes it in its own time.  A gather that has recorded
+ *    changes below it and finds it gone takes the domains that have a copy of
+ *    the table above.  Where the gather has freed tables itself, khugepaged is
+ *    done with that file: i_mmap_rwsem was taken in between.
+ *
+ * Only so many entries are looked at, with preemption off: whoever flushes more
+ * flushes everywhere.  So is what lies above user space: the LDT is mapped there
+ * with page-table isolation, by the same tables in all roots.
+ *
+ * Domain numbers are those of the time when the trees were made.  An address
+ * space that is exiting keeps trees and numbers past a change of domains, and is
+ * flushed everywhere from then on (@map).
  *
  * A CPU walks an entry either before it is changed, having been given it by a
  * copy or link that was there before and that is found here; or it sees the
@@ -45,6 +58,9 @@
 #include "table.h"
 
 static DEFINE_PER_CPU(struct cpumask, repl_sharer_cpus);
+
+/* Entries that are looked at for a flush: 8 GiB of PTE tables. */
+#define REPL_LOOK_MAX	4096
 
 #ifdef CONFIG_FAULT_INJECTION
 /*
@@ -87,8 +103,28 @@ static void repl_flushed(const struct mm_struct *mm)
 struct repl_sharers {
 	nodemask_t found;
 	nodemask_t filtered;	/* those that it is worth looking for */
+	unsigned int left;	/* entries that may still be looked at */
 	bool recorded;		/* copies that held what was changed */
+	bool retracted;		/* though PTE tables may be gone by others' hand */
 };
+
+/*
+ * Begin a search.  False if everybody is to be flushed: domains have changed
+ * since @repl's trees were made.
+ *
+ * Context: preemption off, which a change of domains waits for.
+ */
+static bool repl_sharers_begin(struct repl_sharers *s,
+			       const struct pgtable_repl *repl)
+{
+	*s = (struct repl_sharers){
+		.filtered = repl->filtered,
+		.found = repl->linked,
+		.left = REPL_LOOK_MAX,
+	};
+	smp_rmb();	/* pairs with repl_make_trees(): not newer than @map */
+	return READ_ONCE(repl->map) == READ_ONCE(pgtable_repl_map);
+}
 
 static void repl_share(struct repl_sharers *s, struct ptdesc *table)
 {
@@ -113,8 +149,15 @@ static void repl_share_range(struct repl_sharers *s, struct ptdesc *table,
 	for (; i <= end; i++, start = (start | mask) + 1) {
 		pteval_t val = READ_ONCE(entry[i]);
 
+		if (!s->left--) {
+			s->left = 0;
+			s->found = s->filtered;
+			return;
+		}
 		if (!repl_is_table(val)) {
-			if (!shared && !s->recorded) {
+			if (!shared && (!s->recorded ||
+					(s->retracted && !val &&
+					 level == PG_LEVEL_2M))) {
 				repl_share(s, table);
 				shared = true;
 			}
@@ -165,28 +208,33 @@ bool __pgtable_repl_filters(struct mm_struct *mm)
 }
 
 /**
- * __pgtable_repl_sharers() - the CPUs that may have translations of a range
+ * __pgtable_repl_add_sharers() - add CPUs that may have a translation of a page
+ * @to: the mask that they are added to
  * @mm: the address space
- * @start: first address; the entries of the range have been changed
- * @end: first address behind
+ * @addr: the page, whose entry has been changed
  *
- * Context: preemption off; whoever changed the entries still holds what keeps
- * the tables above them in place.
+ * Call it after inc_mm_tlb_gen().
+ *
+ * Context: whoever changed the entry still holds what keeps the tables above it
+ * in place.  That may be a lock that sleeps (PREEMPT_RT).
  */
-const struct cpumask *__pgtable_repl_sharers(struct mm_struct *mm,
-					     unsigned long start,
-					     unsigned long end)
+void __pgtable_repl_add_sharers(struct cpumask *to, struct mm_struct *mm,
+				unsigned long addr)
 {
-	struct pgtable_repl *repl = mm_pgtable_repl(mm);
-	struct repl_sharers s = { .filtered = repl->filtered };
+	struct repl_sharers s;
 
 	repl_flushed(mm);
-	s.found = repl->linked;
-	rcu_read_lock();
-	repl_share_range(&s, virt_to_ptdesc(mm->pgd), repl_root_level(), start,
-			 end - 1);
-	rcu_read_unlock();
-	return repl_sharer_mask(mm, &s);
+	preempt_disable();	/* the mask is this CPU's */
+	if (repl_sharers_begin(&s, mm_pgtable_repl(mm))) {
+		rcu_read_lock();
+		repl_share_range(&s, virt_to_ptdesc(mm->pgd), repl_root_level(),
+				 addr, addr);
+		rcu_read_unlock();
+		cpumask_or(to, to, repl_sharer_mask(mm, &s));
+	} else {
+		cpumask_or(to, to, mm_cpumask(mm));
+	}
+	preempt_enable();
 }
 
 /**
@@ -198,7 +246,7 @@ const struct cpumask *__pgtable_repl_sharers(struct mm_struct *mm,
  *
  * Call it after inc_mm_tlb_gen().
  *
- * Context: preemption off; see __pgtable_repl_sharers().
+ * Context: preemption off; see __pgtable_repl_add_sharers().
  * Return: a mask that is good until preemption is enabled.
  */
 const struct cpumask *pgtable_repl_shootdown(struct mm_struct *mm,
@@ -218,14 +266,15 @@ const struct cpumask *pgtable_repl_shootdown(struct mm_struct *mm,
 	if (cpumask_any_but(cpus, smp_processor_id()) >= nr_cpu_ids)
 		return cpus;
 	repl = mm_pgtable_repl(mm);
-	s.filtered = repl->filtered;
-	s.found = repl->linked;
+	if (!repl_sharers_begin(&s, repl))
+		return cpus;
 	s.recorded = tlb && tlb->repl_recording;
 	/* Recorded in other domains than there are now: flush all. */
 	if (s.recorded && tlb->repl_map != READ_ONCE(pgtable_repl_map))
 		return cpus;
 	if (s.recorded) {
 		nodes_or(s.found, s.found, tlb->repl_domains);
+		s.retracted = tlb->repl_files && !tlb->freed_tables;
 		if (tlb->fullmm) {
 			start = tlb->repl_start;
 			end = tlb->repl_end;
@@ -234,10 +283,11 @@ const struct cpumask *pgtable_repl_shootdown(struct mm_struct *mm,
 		if (tlb->fullmm || mm_tlb_flush_nested(mm))
 			s.recorded = false;
 	}
-	if (end != TLB_FLUSH_ALL && start < end) {
+	/* Not all (TLB_FLUSH_ALL), nor the LDT. */
+	if (start < end && end <= TASK_SIZE_MAX) {
 		rcu_read_lock();
 		repl_share_range(&s, virt_to_ptdesc(mm->pgd), repl_root_level(),
-				 start, min(end, TASK_SIZE_MAX) - 1);
+				 start, end - 1);
 		rcu_read_unlock();
 		cpus = repl_sharer_mask(mm, &s);
 	}

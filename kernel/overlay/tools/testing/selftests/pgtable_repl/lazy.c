@@ -528,6 +528,42 @@ TEST_F(lazy, protection_of_shared_page)
 	munmap(area.mem, area.len);
 }
 
+/* More tables than a flush looks at, and few; node 0 alone has used them. */
+#define MANY	4200UL
+#define FEW	16UL
+
+static int drop_few(struct area *area)
+{
+	return madvise(area->mem, FEW * PMD_SIZE, MADV_DONTNEED);
+}
+
+static int drop_many(struct area *area)
+{
+	return madvise(area->mem, area->len, MADV_DONTNEED);
+}
+
+TEST_F(lazy, search_for_tables_is_bounded)
+{
+	struct area area = { .len = MANY * PMD_SIZE };
+	long requested, sent, others;
+	unsigned long i;
+
+	area.mem = repl_mmap_aligned(area.len, PMD_SIZE, PROT_READ,
+				     ANON | MAP_NORESERVE, -1);
+	ASSERT_NE(MAP_FAILED, area.mem);
+	madvise(area.mem, area.len, MADV_NOHUGEPAGE);
+	for (i = 0; i < MANY; i++)
+		EXPECT_EQ(0, repl_load(area.mem + i * PMD_SIZE));
+	ASSERT_EQ(0, shootdowns(drop_few, &area, &requested, &sent, &others));
+	EXPECT_LE(repl_topo.nr - 1, requested);
+	EXPECT_LE(repl_topo.nr - 1, requested - sent);
+	/* It does not find out that nobody else has them. */
+	ASSERT_EQ(0, shootdowns(drop_many, &area, &requested, &sent, &others));
+	EXPECT_LE(repl_topo.nr - 1, requested);
+	EXPECT_EQ(requested, sent);
+	munmap(area.mem, area.len);
+}
+
 /* --- the shootdowns that are left are needed --- */
 
 static struct area watched;

@@ -105,4 +105,43 @@ TEST_F(ops, inherited_by_fork)
 	EXPECT_EQ(0, repl_on_all(loads, &entry));
 }
 
+#define BALANCING	"/proc/sys/kernel/numa_balancing"
+
+/*
+ * The mapping of an LDT that was replaced goes from all TLBs, whatever the trees
+ * hold of user space: counted, as the CPUs are also interrupted for other reasons.
+ */
+TEST_F(ops, replaced_in_all_domains)
+{
+	long balancing = repl_read_long(BALANCING), requested = 0;
+	struct repl_status before, after;
+	char text[16384];
+	int entry;
+
+	if (repl_plain() || repl_mode() != PR_PGTABLE_REPL_LAZY)
+		SKIP(return, "only lazy trees leave out CPUs");
+	if (repl_read_file("/proc/cpuinfo", text, sizeof(text)) ||
+	    !strstr(text, " pti"))
+		SKIP(return, "the LDT is only mapped with page-table isolation");
+	/* It flushes of its own accord. */
+	if (balancing > 0)
+		repl_write_long(BALANCING, 0);
+	EXPECT_EQ(0, repl_pin(repl_topo.cpu[0]));
+	map_word();
+	ASSERT_NE(MAP_FAILED, (void *)word);
+	ASSERT_EQ(0, install(0));
+	for (entry = 1; entry < 8; entry++) {
+		EXPECT_EQ(0, repl_on_all(loads, &(int){ entry - 1 }));
+		EXPECT_EQ(0, repl_status(getpid(), &before));
+		EXPECT_EQ(0, install(entry));
+		EXPECT_EQ(0, repl_status(getpid(), &after));
+		EXPECT_EQ(after.ipis_requested - before.ipis_requested,
+			  after.ipis_sent - before.ipis_sent);
+		requested += after.ipis_requested - before.ipis_requested;
+	}
+	EXPECT_LT(0, requested);
+	if (balancing > 0)
+		repl_write_long(BALANCING, balancing);
+}
+
 TEST_HARNESS_MAIN

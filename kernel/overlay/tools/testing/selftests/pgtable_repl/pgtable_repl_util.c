@@ -39,7 +39,7 @@ static void find_nodes(void)
 {
 	struct repl_mask memory, possible, cpus;
 	cpu_set_t allowed;
-	char path[80];
+	char path[80], own[80];
 	int node, cpu;
 
 	memset(&repl_topo, 0, sizeof(repl_topo));
@@ -62,6 +62,11 @@ static void find_nodes(void)
 			if (!repl_mask_has(&cpus, cpu) ||
 			    !CPU_ISSET(cpu, &allowed) ||
 			    repl_topo.nr == REPL_MAX_NODES)
+				continue;
+			/* With numa=fake, the list names CPUs of other nodes. */
+			snprintf(own, sizeof(own), NODE_DIR "node%d/cpu%d",
+				 node, cpu);
+			if (access(own, F_OK))
 				continue;
 			repl_topo.node[repl_topo.nr] = node;
 			repl_topo.cpu[repl_topo.nr++] = cpu;

@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 
 #define REPL_OPS_FIXTURE
@@ -251,6 +252,116 @@ static int break_cow(void *page)
 TEST_F(ops, copied_page)
 {
 	rounds(_metadata, false, new, break_cow);
+}
+
+/*
+ * Two CPUs of a node, while no other node has the page: a flush that leaves out
+ * the others' CPUs must not leave out these. With numa=fake, a node's list of
+ * CPUs has those of other nodes, and perhaps no other node has any.
+ */
+static struct {
+	int cpu;
+	void *page;
+	atomic_int written, read, replaced, done;
+	int stale;
+} neighbour;
+
+static int node_of(int cpu)
+{
+	unsigned int node;
+
+	return repl_pin(cpu) || syscall(SYS_getcpu, NULL, &node, NULL) ?
+	       -1 : (int)node;
+}
+
+static void wait_for(atomic_int *what, int round)
+{
+	while (atomic_load(what) < round)
+		sched_yield();
+}
+
+static void *read_next_to(void *unused)
+{
+	int round;
+
+	if (repl_pin(neighbour.cpu))
+		neighbour.stale = ROUNDS;
+	for (round = 1; round <= ROUNDS; round++) {
+		wait_for(&neighbour.written, round);
+		if (repl_load(neighbour.page) != (uint64_t)round)
+			neighbour.stale++;
+		atomic_store(&neighbour.read, round);
+		/* In user mode, so that nothing but the flush reaches its TLB. */
+		while (atomic_load(&neighbour.replaced) < round)
+			__builtin_ia32_pause();
+		if (repl_load(neighbour.page))
+			neighbour.stale++;
+		atomic_store(&neighbour.done, round);
+	}
+	return NULL;
+}
+
+/* How many reads next to this CPU found a page that had been replaced; or -1. */
+static int stale_next_to(void *page, int cpu)
+{
+	pthread_t thread;
+	int round;
+
+	neighbour.cpu = cpu;
+	neighbour.page = page;
+	neighbour.stale = 0;
+	atomic_store(&neighbour.written, 0);
+	atomic_store(&neighbour.read, 0);
+	atomic_store(&neighbour.replaced, 0);
+	atomic_store(&neighbour.done, 0);
+	if (pthread_create(&thread, NULL, read_next_to, NULL))
+		return -1;
+	for (round = 1; round <= ROUNDS; round++) {
+		repl_store(page, round);
+		atomic_store(&neighbour.written, round);
+		wait_for(&neighbour.read, round);
+		if (mmap(page, PAGE, RW, ANON | MAP_FIXED, -1, 0) != page)
+			neighbour.stale = ROUNDS;
+		atomic_store(&neighbour.replaced, round);
+		wait_for(&neighbour.done, round);
+	}
+	pthread_join(thread, NULL);
+	return neighbour.stale;
+}
+
+TEST(page_of_one_node)
+{
+	int cpu, other, pairs = 0, *node;
+	cpu_set_t allowed;
+	char *room, *page;
+
+	/* One node is enough here. */
+	if (repl_unavailable() && !repl_supported())
+		SKIP(return, "%s", repl_unavailable());
+	ASSERT_EQ(0, repl_set_all());
+	ASSERT_EQ(0, sched_getaffinity(0, sizeof(allowed), &allowed));
+	node = calloc(CPU_SETSIZE, sizeof(*node));
+	ASSERT_NE(NULL, node);
+	for (cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		node[cpu] = CPU_ISSET(cpu, &allowed) ? node_of(cpu) : -1;
+	for (cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		for (other = cpu + 1; other < CPU_SETSIZE; other++) {
+			if (node[cpu] < 0 || node[other] != node[cpu])
+				continue;
+			pairs++;
+			ASSERT_EQ(0, repl_pin(cpu));
+			page = fresh_page(&room);
+			ASSERT_NE(NULL, page);
+			EXPECT_EQ(0, stale_next_to(page, other))
+				TH_LOG("node %d, CPUs %d and %d", node[cpu],
+				       cpu, other);
+			munmap(room, PMD_SIZE);
+		}
+	}
+	free(node);
+	EXPECT_EQ(0, repl_set_off());
+	if (!pairs)
+		SKIP(return, "needs two CPUs on a node");
 }
 
 /* Another page is mapped over it. */
