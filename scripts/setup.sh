@@ -14,7 +14,7 @@ bench=(libtcmalloc-minimal4 memcached)
 mm=(gcc-multilib libc6-dev-i386 libcap-dev liburing-dev python3 xfsprogs)
 soak=(e2fsprogs memcached openjdk-17-jdk-headless postgresql procps
 	python3 redis-server stress-ng)
-check=(shellcheck stress-ng)
+check=(coccinelle shellcheck spin stress-ng)
 
 case ${1:-all} in
 kernel) want=("${kernel[@]}") ;;

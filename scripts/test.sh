@@ -13,7 +13,7 @@ set -euo pipefail
 cd "$ROOT"
 
 # The longest VM comes first.
-stages=(format names clippy shellcheck rust library checkpatch kernel
+stages=(format names clippy shellcheck rust library models checkpatch kernel
 	kernel-debug kernel-stock selftests-build module lab vm-debug
 	vm-isolated vm-release vm-lazy soak mm vm-domains vm-memory kunit)
 # Run when they are named.
@@ -102,6 +102,9 @@ stage_library() {
 	}
 	make -C lib O="$BUILD/lib" check
 }
+
+# Models of what is concurrent in the kernel part, and bugs seeded in them.
+stage_models() { scripts/models.sh; }
 
 stage_checkpatch() { scripts/kernel-checkpatch.sh; }
 
