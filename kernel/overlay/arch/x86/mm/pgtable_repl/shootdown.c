@@ -260,9 +260,11 @@ const struct cpumask *pgtable_repl_shootdown(struct mm_struct *mm,
 	struct repl_sharers s;
 	int cpu;
 
+	/* Also if it filters no more. */
+	if (pgtable_repl_lazy_active())
+		repl_flushed(mm);
 	if (!pgtable_repl_filters(mm))
 		return cpus;
-	repl_flushed(mm);
 	if (cpumask_any_but(cpus, smp_processor_id()) >= nr_cpu_ids)
 		return cpus;
 	repl = mm_pgtable_repl(mm);
