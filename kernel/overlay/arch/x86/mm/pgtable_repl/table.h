@@ -52,7 +52,9 @@ static inline enum pg_level repl_root_level(void)
 /*
  * Whether @entry lies in a table page.  __split_huge_pmd_locked() and others
  * populate a pmd_t on their stack first, and the kernel's own first tables are
- * part of its image: both lie above the direct map.
+ * part of its image: both lie above the direct map.  A stack that does not (no
+ * VMAP_STACK) has no page->mapping, which is where copies would be.  Nobody has
+ * entries in memory of kmalloc(), whose pages have something else there.
  */
 static inline bool repl_in_table(const void *entry)
 {
@@ -63,8 +65,11 @@ static inline bool repl_in_table(const void *entry)
 static inline struct ptdesc *__repl_table_of(const void *entry)
 {
 	unsigned long offset = (unsigned long)entry - PAGE_OFFSET;
+	struct page *page = pfn_to_page(offset >> PAGE_SHIFT);
 
-	return page_ptdesc(pfn_to_page(offset >> PAGE_SHIFT));
+	/* Root tables have no type. */
+	VM_WARN_ON_ONCE(page_has_type(page) && !PageTable(page));
+	return page_ptdesc(page);
 }
 
 /* The same, or NULL for an entry that lies in none. */
