@@ -13,7 +13,7 @@ set -euo pipefail
 cd "$ROOT"
 
 # The longest VM comes first.
-stages=(format names clippy shellcheck rust library models checkpatch kernel
+stages=(format names clippy shellcheck rust library models checkpatch cocci kernel
 	kernel-debug kernel-stock selftests-build module lab vm-debug
 	vm-isolated vm-release vm-lazy soak mm vm-domains vm-memory kunit)
 # Run when they are named.
@@ -107,6 +107,9 @@ stage_library() {
 stage_models() { scripts/models.sh; }
 
 stage_checkpatch() { scripts/kernel-checkpatch.sh; }
+
+# Entries that are read raw, and their bits looked at or inherited.
+stage_cocci() { scripts/kernel-prepare.sh nearwalk && scripts/cocci.sh; }
 
 stage_kernel() { scripts/kernel-build.sh nearwalk; }
 
