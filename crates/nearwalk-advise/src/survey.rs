@@ -1,0 +1,818 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Reads a host and ranks who may walk remote page tables.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nearwalk_host::cgroup::{self, Cpusets, Groups, Memory, Mounts};
+use nearwalk_host::{Error, Machine, Node, Source, process};
+
+use crate::cpu_time::{CpuTimes, Observation, Observed, ProcessTime, Spent, Watched};
+use crate::exposure::{self, Bounds, CpuTime, Tables};
+
+/// Who uses less than this many CPUs is idle.
+pub const IDLE: f64 = 0.1;
+/// Of how much of the CPU time it has to be known where it went.
+pub const SEEN: f64 = 0.8;
+/// Up to this upper bound tables are where they are walked: sampling is not
+/// right to less than that.
+pub const LOCAL: f64 = 0.05;
+
+/// What is ranked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// A control group and its processes' tables.
+    Group,
+    /// The nested tables of the virtual machines in a control group.
+    Vm,
+    /// A process: one of several in its group, or one that no group counts.
+    Process,
+}
+
+/// How it is known where CPU time goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// Only one node has CPUs.
+    OneNode,
+    /// Its cpuset names CPUs of one node only.
+    Cpuset,
+    /// It was observed.
+    Observed,
+    /// It is not: too little was seen.
+    No,
+}
+
+/// Someone who may walk remote tables.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// What it is.
+    pub kind: Kind,
+    /// The group's path below the mount point, or the process's name.
+    pub name: String,
+    /// The group of a process, if one counts its tables.
+    pub group: Option<String>,
+    /// The process, or the busiest one of the group.
+    pub pid: Option<u32>,
+    /// CPUs in use.
+    pub cpus: f64,
+    /// Where they are.
+    pub time: CpuTime,
+    /// How that is known.
+    pub known: Known,
+    /// The share of its CPU time of which it was seen where it went; none if
+    /// nobody looked.
+    pub seen: Option<f64>,
+    /// The share of what was seen that lay between two looks with different
+    /// nodes.
+    pub moved: f64,
+    /// A virtual machine whose CPUs' threads have no names: the time is that
+    /// of the whole group.
+    pub whole_group: bool,
+    /// Its tables.
+    pub tables: Tables,
+    /// The share of its walks that may be remote.
+    pub bounds: Bounds,
+    /// What its memory is made of; of groups only.
+    pub memory: Option<Memory>,
+}
+
+impl Subject {
+    /// CPUs in use times the middle of the bounds. Subjects are ranked by it,
+    /// behind those whose walks are remote for certain.
+    pub fn exposure(&self) -> f64 {
+        self.cpus * self.bounds.middle()
+    }
+}
+
+/// Why someone is not listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// Uses less than [`IDLE`] CPUs.
+    Idle,
+    /// Walks hit the last-level cache.
+    FitsL3,
+    /// Next to nothing of what it walks is remote.
+    Local,
+    /// Ended or was removed meanwhile.
+    Gone,
+}
+
+/// Someone who is not listed.
+#[derive(Clone, Debug)]
+pub struct LeftOut {
+    /// What it is.
+    pub kind: Kind,
+    /// As [`Subject::name`].
+    pub name: String,
+    /// Why it is not listed.
+    pub reason: Reason,
+}
+
+/// What could not be found out, and how it could.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Lost {
+    /// The memory controller is cgroup v1's.
+    CgroupV1(PathBuf),
+    /// There is no cgroup v2.
+    NoCgroups,
+    /// Groups with processes without memory controller.
+    NoController(usize),
+    /// The kernel does not count tables by group.
+    NoTables,
+    /// The kernel does not count nested tables.
+    NoNested,
+    /// The size of the last-level cache is not known.
+    NoL3,
+    /// Other users' processes cannot be seen.
+    Hidepid(String),
+    /// Processes in groups here, but of another PID namespace.
+    Foreign(usize),
+    /// Processes closed to this reader.
+    Refused(usize),
+    /// Groups closed to this reader.
+    GroupsRefused(usize),
+    /// Groups removed while they were read.
+    Removed(usize),
+    /// Files that say what is not known here: the first, and how many.
+    Bad(String, usize),
+}
+
+impl Lost {
+    /// A word for scripts.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::CgroupV1(_) => "cgroup-v1",
+            Self::NoCgroups => "no-cgroups",
+            Self::NoController(_) => "no-memory-controller",
+            Self::NoTables => "no-tables-by-group",
+            Self::NoNested => "no-nested-tables",
+            Self::NoL3 => "no-l3-size",
+            Self::Hidepid(_) => "hidepid",
+            Self::Foreign(_) => "pid-namespace",
+            Self::Refused(_) => "processes-refused",
+            Self::GroupsRefused(_) => "groups-refused",
+            Self::Removed(_) => "groups-removed",
+            Self::Bad(..) => "not-understood",
+        }
+    }
+}
+
+fn number(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const PROCESSES: &str = "processes are listed alone, and where their tables lie only as far as those of the \
+             whole machine tell";
+        match self {
+            Self::CgroupV1(path) => write!(
+                f,
+                "page tables by group: the memory controller is that of cgroup v1 ({}), which does \
+                 not count them; {PROCESSES}; booting with systemd.unified_cgroup_hierarchy=1 \
+                 gives cgroup v2",
+                path.display()
+            ),
+            Self::NoCgroups => write!(
+                f,
+                "page tables by group: cgroup v2 is not mounted; {PROCESSES}; `mount -t cgroup2 \
+                 none /sys/fs/cgroup` mounts it"
+            ),
+            Self::NoController(count) => write!(
+                f,
+                "page tables of {} without memory controller: {PROCESSES}; `echo +memory` to \
+                 cgroup.subtree_control of the group above enables it",
+                number(*count, "group", "groups")
+            ),
+            Self::NoTables => write!(
+                f,
+                "page tables by group: memory.numa_stat has no line `pagetables` on this kernel; \
+                 {PROCESSES}; Linux 6.1 and newer have it"
+            ),
+            Self::NoNested => f.write_str(
+                "nested page tables of virtual machines: memory.numa_stat has no line \
+                 `sec_pagetables` on this kernel; Linux 6.1 and newer have it",
+            ),
+            Self::NoL3 => f.write_str(
+                "the size of the L3: sysfs does not tell; nobody is left out for small tables",
+            ),
+            Self::Hidepid(value) => write!(
+                f,
+                "processes of other users: /proc is mounted with hidepid={value}; root sees them, \
+                 and so does the group that gid= names"
+            ),
+            Self::Foreign(count) => write!(
+                f,
+                "CPU time of {} of other PID namespaces: look from the host",
+                number(*count, "process", "processes")
+            ),
+            Self::Refused(count) => write!(
+                f,
+                "CPU time of {}: no permission; root may look",
+                number(*count, "process", "processes")
+            ),
+            Self::GroupsRefused(count) => write!(
+                f,
+                "{} that this user may not read: root may look",
+                number(*count, "group", "groups")
+            ),
+            Self::Removed(count) => write!(
+                f,
+                "{} removed while being read",
+                number(*count, "group that was", "groups that were")
+            ),
+            Self::Bad(first, 1) => f.write_str(first),
+            Self::Bad(first, count) => write!(f, "{first} (and {} more like this)", count - 1),
+        }
+    }
+}
+
+/// The answer.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The kernel's release.
+    pub kernel: String,
+    /// The nodes that are online.
+    pub nodes: Vec<Node>,
+    /// Bytes of the smallest last-level cache.
+    pub l3: Option<u64>,
+    /// For how long somebody was watched.
+    pub length: Duration,
+    /// How often.
+    pub looks: usize,
+    /// How: the name of the source.
+    pub source: &'static str,
+    /// The share of all CPU time watched of which it was seen where it went;
+    /// none if nobody was.
+    pub seen: Option<f64>,
+    /// Those who may walk remote tables, the most exposed first.
+    pub ranked: Vec<Subject>,
+    /// Those who are not listed.
+    pub left_out: Vec<LeftOut>,
+    /// Bytes of tables that no group counts that was looked at; none if there
+    /// were no groups.
+    pub elsewhere: Option<u64>,
+    /// What could not be found out.
+    pub lost: Vec<Lost>,
+}
+
+impl Report {
+    /// Nothing can be remote.
+    pub fn one_node(&self) -> bool {
+        self.nodes.len() <= 1
+    }
+}
+
+/// Someone with tables that are worth a look.
+struct Candidate {
+    kind: Kind,
+    name: String,
+    tables: Tables,
+    /// Index of who is watched for it.
+    watched: usize,
+}
+
+struct Survey<'a> {
+    machine: &'a Machine,
+    cpusets: Option<Cpusets>,
+    /// Tables below this are left out.
+    small: u64,
+    watched: Vec<Watched>,
+    /// Where the CPU time of those can go, by index of the node.
+    allowed: Vec<Vec<usize>>,
+    candidates: Vec<Candidate>,
+    left_out: Vec<LeftOut>,
+    counted: u64,
+    foreign: usize,
+    lost: Vec<Lost>,
+    bad: Vec<String>,
+}
+
+/// Looks at a host for `length`.
+pub fn survey(
+    source: &mut dyn Source,
+    times: &mut dyn CpuTimes,
+    length: Duration,
+) -> Result<Report, Error> {
+    let machine = Machine::read(source)?;
+    let mut report = Report {
+        kernel: machine.kernel.clone(),
+        nodes: machine.nodes.clone(),
+        l3: machine.l3,
+        length: Duration::ZERO,
+        looks: 0,
+        source: times.name(),
+        seen: None,
+        ranked: Vec::new(),
+        left_out: Vec::new(),
+        elsewhere: None,
+        lost: Vec::new(),
+    };
+    if report.one_node() {
+        return Ok(report);
+    }
+    let mut survey = Survey {
+        machine: &machine,
+        cpusets: None,
+        small: machine.l3.unwrap_or(0) / 2,
+        watched: Vec::new(),
+        allowed: Vec::new(),
+        candidates: Vec::new(),
+        left_out: Vec::new(),
+        counted: 0,
+        foreign: 0,
+        lost: Vec::new(),
+        bad: Vec::new(),
+    };
+    if machine.l3.is_none() {
+        survey.lost.push(Lost::NoL3);
+    }
+    survey.look_around(source)?;
+    let mut seen = Observation::default();
+    if !survey.watched.is_empty() {
+        // What was read so far took its time; the looks begin now.
+        source.wait(Duration::ZERO)?;
+        seen = times.observe(source, &machine, &survey.watched, length)?;
+    }
+    survey.rank(source, &seen, &mut report);
+    Ok(report)
+}
+
+impl Survey<'_> {
+    /// Finds who has tables that are worth a look.
+    fn look_around(&mut self, source: &mut dyn Source) -> Result<(), Error> {
+        let mounts = Mounts::read(source)?;
+        if let Some(value) = mounts.hidepid {
+            // It hides nothing from root and from the group that gid= names.
+            if process::stat(source, 1).is_err() {
+                self.lost.push(Lost::Hidepid(value));
+            }
+        }
+        let loose = match (mounts.v2, mounts.v1_memory) {
+            (Some(mount), None) => {
+                let groups = cgroup::groups(source, self.machine, &mount)?;
+                self.cpusets = Some(Cpusets::new(&mount));
+                self.groups(source, groups)
+            }
+            (_, Some(v1)) => {
+                self.lost.push(Lost::CgroupV1(v1));
+                process::all(source)?.into_iter().collect()
+            }
+            (None, None) => {
+                self.lost.push(Lost::NoCgroups);
+                process::all(source)?.into_iter().collect()
+            }
+        };
+        self.loose(source, loose);
+        Ok(())
+    }
+
+    /// Takes the groups that are worth a look, and returns the processes of
+    /// which no group counts the tables.
+    fn groups(&mut self, source: &mut dyn Source, groups: Groups) -> BTreeSet<u32> {
+        let all = &groups.all;
+        let counts = |index: usize| {
+            let tables = all[index].tables.as_ref();
+            tables.is_some_and(|tables| tables.own.is_some())
+        };
+        // Who counts a group's processes: itself, or one above it.
+        let mut counted_by: Vec<Option<usize>> = vec![None; all.len()];
+        let mut members: Vec<Vec<usize>> = vec![Vec::new(); all.len()];
+        for index in 0..all.len() {
+            if counts(index) {
+                counted_by[index] = Some(index);
+            }
+            if let Some(by) = counted_by[index] {
+                members[by].push(index);
+            }
+            for &below in &all[index].below {
+                counted_by[below] = counted_by[index];
+            }
+        }
+        let mut loose = BTreeSet::new();
+        let mut without = 0;
+        let mut lacks_tables = false;
+        let mut lacks_nested = false;
+        let mut removed = groups.removed;
+        for (index, group) in all.iter().enumerate() {
+            if let Some(tables) = &group.tables {
+                lacks_tables |= tables.own.is_none();
+                lacks_nested |= tables.nested.is_none();
+            }
+            match counted_by[index] {
+                Some(by) if by == index => {
+                    // What groups below count is theirs.
+                    if !group.below.iter().any(|&below| counts(below)) {
+                        let dirs = members[index].iter().map(|&i| all[i].dir.as_path());
+                        self.group(source, group, &dirs.collect::<Vec<_>>());
+                    }
+                }
+                Some(_) => {}
+                None => match cgroup::processes(source, &group.dir) {
+                    Ok((pids, foreign)) => {
+                        self.foreign += foreign;
+                        without += usize::from(
+                            !pids.is_empty() && group.tables.is_none() && group.name != "/",
+                        );
+                        loose.extend(pids);
+                    }
+                    Err(error) if error.is_gone() => removed += 1,
+                    Err(error) if error.is_refused() => {}
+                    Err(error) => self.bad.push(error.to_string()),
+                },
+            }
+        }
+        if lacks_tables {
+            self.lost.push(Lost::NoTables);
+        } else if lacks_nested {
+            self.lost.push(Lost::NoNested);
+        }
+        if without > 0 {
+            self.lost.push(Lost::NoController(without));
+        }
+        if groups.refused > 0 {
+            self.lost.push(Lost::GroupsRefused(groups.refused));
+        }
+        if removed > 0 {
+            self.lost.push(Lost::Removed(removed));
+        }
+        self.bad.extend(groups.bad.iter().map(Error::to_string));
+        for pid in process::kernel_threads(source) {
+            loose.remove(&pid);
+        }
+        loose
+    }
+
+    /// Takes a group if its tables are worth a look. Its processes are in `dirs`.
+    fn group(&mut self, source: &mut dyn Source, group: &cgroup::Group, dirs: &[&Path]) {
+        let Some(tables) = &group.tables else {
+            return;
+        };
+        let mut taken = false;
+        let mut some = false;
+        let of = [(Kind::Group, &tables.own), (Kind::Vm, &tables.nested)];
+        for (kind, bytes) in of {
+            let Some(bytes) = bytes else {
+                continue;
+            };
+            let total: u64 = bytes.iter().sum();
+            some |= total > 0;
+            if kind == Kind::Group {
+                self.counted += total;
+            }
+            if total > 0 && total >= self.small {
+                taken = true;
+                self.candidates.push(Candidate {
+                    kind,
+                    name: group.name.clone(),
+                    tables: Tables::Known(bytes.clone()),
+                    watched: self.watched.len(),
+                });
+            }
+        }
+        if !taken {
+            // Most empty groups are systemd's, for mounts and the like.
+            if some {
+                self.leave_out(Kind::Group, &group.name, Reason::FitsL3);
+            }
+            return;
+        }
+        let allowed = self.allowed(source, &group.dir);
+        let mut watched = Watched {
+            group: Some(group.dir.clone()),
+            total_only: allowed.len() == 1,
+            pids: Vec::new(),
+        };
+        for dir in dirs {
+            match cgroup::processes(source, dir) {
+                Ok((pids, foreign)) => {
+                    self.foreign += foreign;
+                    watched.pids.extend(pids);
+                }
+                Err(error) if error.is_gone() || error.is_refused() => {}
+                Err(error) => self.bad.push(error.to_string()),
+            }
+        }
+        self.watched.push(watched);
+        self.allowed.push(allowed);
+    }
+
+    /// The nodes on whose CPUs a group may run.
+    fn allowed(&mut self, source: &mut dyn Source, dir: &Path) -> Vec<usize> {
+        let anywhere = self.machine.with_cpus();
+        if anywhere.len() == 1 {
+            return anywhere;
+        }
+        let cpus = self.cpusets.as_mut().map(|cpusets| cpusets.of(source, dir));
+        match cpus {
+            Some(Ok(Some(cpus))) => {
+                let nodes = cpus.iter().filter_map(|&cpu| self.machine.node_of_cpu(cpu));
+                let nodes: BTreeSet<usize> = nodes.collect();
+                if nodes.is_empty() {
+                    anywhere
+                } else {
+                    nodes.into_iter().collect()
+                }
+            }
+            Some(Err(error)) => {
+                self.bad.push(error.to_string());
+                anywhere
+            }
+            _ => anywhere,
+        }
+    }
+
+    /// Takes processes of which no group counts the tables.
+    fn loose(&mut self, source: &mut dyn Source, pids: BTreeSet<u32>) {
+        let most: Vec<u64> = self.machine.nodes.iter().map(|node| node.tables).collect();
+        let anywhere = self.machine.with_cpus();
+        for pid in pids {
+            let total = match process::tables(source, pid) {
+                Ok(Some(total)) => total,
+                // A kernel thread.
+                Ok(None) => continue,
+                Err(error) => {
+                    if !error.is_gone() && !error.is_refused() {
+                        self.bad.push(error.to_string());
+                    }
+                    continue;
+                }
+            };
+            if total == 0 || total < self.small {
+                self.leave_out(Kind::Process, &pid.to_string(), Reason::FitsL3);
+                continue;
+            }
+            self.candidates.push(Candidate {
+                kind: Kind::Process,
+                name: pid.to_string(),
+                tables: Tables::Within {
+                    total,
+                    most: most.clone(),
+                },
+                watched: self.watched.len(),
+            });
+            self.watched.push(Watched {
+                group: None,
+                total_only: anywhere.len() == 1,
+                pids: vec![pid],
+            });
+            self.allowed.push(anywhere.clone());
+        }
+    }
+
+    fn leave_out(&mut self, kind: Kind, name: &str, reason: Reason) {
+        self.left_out.push(LeftOut {
+            kind,
+            name: name.to_owned(),
+            reason,
+        });
+    }
+
+    /// Puts what was seen into the report.
+    fn rank(mut self, source: &mut dyn Source, seen: &Observation, report: &mut Report) {
+        let candidates = std::mem::take(&mut self.candidates);
+        for candidate in candidates {
+            match self.judge(&candidate, seen) {
+                Ok(mut subject) => {
+                    let watched = &self.watched[candidate.watched];
+                    if let Some(dir) = &watched.group {
+                        if candidate.kind == Kind::Group {
+                            subject.memory = cgroup::memory(source, dir).ok();
+                            let within = self.processes(source, &subject, &candidate, seen);
+                            report.ranked.extend(within);
+                        }
+                    }
+                    report.ranked.push(subject);
+                }
+                Err(reason) => self.leave_out(candidate.kind, &candidate.name, reason),
+            }
+        }
+        report.ranked.sort_by(|a, b| {
+            let certain = |subject: &Subject| subject.bounds.is_certainly_remote();
+            certain(b)
+                .cmp(&certain(a))
+                .then_with(|| b.exposure().total_cmp(&a.exposure()))
+                .then_with(|| (a.kind, &a.name, a.pid).cmp(&(b.kind, &b.name, b.pid)))
+        });
+        report.length = seen.length;
+        report.looks = seen.looks;
+        let (mut all, mut known) = (Duration::ZERO, Duration::ZERO);
+        for (watched, observed) in self.watched.iter().zip(&seen.observed) {
+            if let (Some(used), false) = (used(observed), watched.total_only) {
+                all += used;
+                known += spent(observed, self.machine).total().min(used);
+            }
+        }
+        report.seen = (!all.is_zero()).then(|| known.as_secs_f64() / all.as_secs_f64());
+        let tables: u64 = self.machine.nodes.iter().map(|node| node.tables).sum();
+        let elsewhere = tables.saturating_sub(self.counted);
+        report.elsewhere = self.cpusets.is_some().then_some(elsewhere);
+        report.left_out = self.left_out;
+        report.lost = self.lost;
+        if self.foreign > 0 {
+            report.lost.push(Lost::Foreign(self.foreign));
+        }
+        if seen.refused > 0 {
+            report.lost.push(Lost::Refused(seen.refused));
+        }
+        self.bad.extend(seen.bad.iter().cloned());
+        if let Some(first) = self.bad.first() {
+            report.lost.push(Lost::Bad(first.clone(), self.bad.len()));
+        }
+    }
+
+    fn judge(&self, candidate: &Candidate, seen: &Observation) -> Result<Subject, Reason> {
+        let observed = &seen.observed[candidate.watched];
+        let used = used(observed).ok_or(Reason::Gone)?;
+        let mut where_to = spent(observed, self.machine);
+        let mut used = used;
+        let mut whole_group = false;
+        if candidate.kind == Kind::Vm && !self.watched[candidate.watched].total_only {
+            let vcpus: Vec<&Spent> = observed
+                .processes
+                .iter()
+                .filter_map(|process| process.vcpus.as_ref())
+                .collect();
+            if vcpus.is_empty() {
+                whole_group = true;
+            } else {
+                // These threads stay as long as the machine runs: their time
+                // was seen to the nanosecond, whatever else is in the group.
+                where_to = Spent {
+                    by_node: vec![Duration::ZERO; self.machine.nodes.len()],
+                    ..Spent::default()
+                };
+                for vcpu in vcpus {
+                    where_to.extend(vcpu);
+                }
+                used = where_to.total();
+            }
+        }
+        let busiest = observed
+            .processes
+            .iter()
+            .max_by_key(|process| process.spent.total())
+            .map(|process| process.pid)
+            .or_else(|| self.watched[candidate.watched].pids.first().copied());
+        let name = match (candidate.kind, observed.processes.first()) {
+            (Kind::Process, Some(process)) => process.name.clone(),
+            _ => candidate.name.clone(),
+        };
+        let subject = self.subject(
+            candidate.kind,
+            name,
+            busiest,
+            Use {
+                used,
+                spent: &where_to,
+                length: seen.length,
+                watched: candidate.watched,
+            },
+            candidate.tables.clone(),
+        )?;
+        Ok(Subject {
+            whole_group,
+            ..subject
+        })
+    }
+
+    fn subject(
+        &self,
+        kind: Kind,
+        name: String,
+        pid: Option<u32>,
+        of: Use<'_>,
+        tables: Tables,
+    ) -> Result<Subject, Reason> {
+        let cpus = of.used.as_secs_f64() / of.length.as_secs_f64();
+        if cpus < IDLE {
+            return Err(Reason::Idle);
+        }
+        let allowed = &self.allowed[of.watched];
+        let total = of.spent.total();
+        let share = |time: Duration| time.as_secs_f64() / total.as_secs_f64();
+        let (time, known, seen) = if let [node] = allowed[..] {
+            let mut shares = vec![0.0; self.machine.nodes.len()];
+            shares[node] = 1.0;
+            let known = if self.machine.with_cpus().len() == 1 {
+                Known::OneNode
+            } else {
+                Known::Cpuset
+            };
+            (CpuTime::Shares(shares), known, None)
+        } else {
+            let seen = (total.as_secs_f64() / of.used.as_secs_f64()).min(1.0);
+            if seen < SEEN {
+                (CpuTime::Among(allowed.clone()), Known::No, Some(seen))
+            } else {
+                let shares = of.spent.by_node.iter().map(|&time| share(time));
+                let time = CpuTime::Shares(shares.collect());
+                (time, Known::Observed, Some(seen))
+            }
+        };
+        let bounds = exposure::bounds(&time, &tables);
+        if bounds.upper < LOCAL {
+            return Err(Reason::Local);
+        }
+        Ok(Subject {
+            kind,
+            name,
+            group: None,
+            pid,
+            cpus,
+            time,
+            known,
+            seen,
+            moved: if total.is_zero() {
+                0.0
+            } else {
+                share(of.spent.moved)
+            },
+            whole_group: false,
+            tables,
+            bounds,
+            memory: None,
+        })
+    }
+
+    /// The processes of a listed group that are worth a line of their own.
+    fn processes(
+        &self,
+        source: &mut dyn Source,
+        group: &Subject,
+        candidate: &Candidate,
+        seen: &Observation,
+    ) -> Vec<Subject> {
+        let observed = &seen.observed[candidate.watched];
+        let Tables::Known(most) = &candidate.tables else {
+            return Vec::new();
+        };
+        if observed.processes.len() < 2 {
+            return Vec::new();
+        }
+        let subject = |process: &ProcessTime| {
+            let used = process.used?;
+            if used.as_secs_f64() < IDLE * seen.length.as_secs_f64() {
+                return None;
+            }
+            let total = process::tables(source, process.pid).ok()??;
+            if total < self.small.max(1) {
+                return None;
+            }
+            let of = Use {
+                used,
+                spent: &process.spent,
+                length: seen.length,
+                watched: candidate.watched,
+            };
+            let tables = Tables::Within {
+                total,
+                most: most.clone(),
+            };
+            let name = process.name.clone();
+            let subject = self.subject(Kind::Process, name, Some(process.pid), of, tables);
+            Some(Subject {
+                group: Some(group.name.clone()),
+                ..subject.ok()?
+            })
+        };
+        let subjects: Vec<Subject> = observed.processes.iter().filter_map(subject).collect();
+        match &subjects[..] {
+            // It is the group, next to.
+            [one] if one.cpus > 0.9 * group.cpus => Vec::new(),
+            _ => subjects,
+        }
+    }
+}
+
+/// The CPU time that was used, and where it was seen to go.
+struct Use<'a> {
+    used: Duration,
+    spent: &'a Spent,
+    length: Duration,
+    watched: usize,
+}
+
+/// What a group used, or the processes that were watched by themselves.
+fn used(observed: &Observed) -> Option<Duration> {
+    observed.used.or_else(|| {
+        let [process] = &observed.processes[..] else {
+            return None;
+        };
+        process.used
+    })
+}
+
+fn spent(observed: &Observed, machine: &Machine) -> Spent {
+    let mut sum = Spent {
+        by_node: vec![Duration::ZERO; machine.nodes.len()],
+        ..Spent::default()
+    };
+    for process in &observed.processes {
+        sum.extend(&process.spent);
+    }
+    sum
+}
