@@ -9,6 +9,7 @@ use clap::Parser;
 #[derive(Parser)]
 #[command(name = "nearwalk", version, propagate_version = true)]
 enum Nearwalk {
+    Advise(nearwalk_advise::cli::Args),
     Bench(nearwalk_bench::Args),
     Demo(nearwalk_demo::Args),
     Dump(nearwalk_dump::cli::dump::Args),
@@ -21,6 +22,7 @@ enum Nearwalk {
 
 fn main() -> ExitCode {
     let result = match Nearwalk::parse() {
+        Nearwalk::Advise(args) => nearwalk_advise::cli::run(args),
         Nearwalk::Bench(args) => nearwalk_bench::run(args),
         Nearwalk::Demo(args) => nearwalk_demo::run(args),
         Nearwalk::Dump(args) => nearwalk_dump::cli::dump::run(args),
