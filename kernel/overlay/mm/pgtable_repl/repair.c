@@ -23,7 +23,6 @@
 #include <linux/page_counter.h>
 #include <linux/prctl.h>
 #include <linux/sched/mm.h>
-#include <linux/sched/signal.h>
 #include <linux/shrinker.h>
 #include <linux/vmstat.h>
 #include <linux/workqueue.h>
@@ -84,10 +83,6 @@ void pgtable_repl_for_each(bool (*look)(struct pgtable_repl *repl),
 	turn++;
 	do {
 		mm = NULL;
-		if (fatal_signal_pending(current)) {
-			wait->busy = true;
-			break;
-		}
 		spin_lock(&repl_list_lock);
 		list_for_each_entry(repl, &repl_list, list) {
 			if (repl->turn == turn)

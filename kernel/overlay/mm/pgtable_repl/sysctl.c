@@ -46,15 +46,27 @@ static bool repl_any(struct pgtable_repl *repl)
 	return true;
 }
 
+/* Who is killed leaves the rest to the worker, as far as he has come. */
+static bool repl_give_up(struct repl_wait *wait)
+{
+	if (!fatal_signal_pending(current))
+		return false;
+	wait->busy = true;
+	return true;
+}
+
 static void repl_switch_off(struct mm_struct *mm, struct repl_wait *wait)
 {
+	if (repl_give_up(wait))
+		return;
 	/* One that gets no memory for its bookkeeping stays as it is. */
 	pgtable_repl_switch_off(mm, wait);
 }
 
 static void repl_follow(struct mm_struct *mm, struct repl_wait *wait)
 {
-	pgtable_repl_follow(mm, wait);
+	if (!repl_give_up(wait))
+		pgtable_repl_follow(mm, wait);
 }
 
 static bool repl_follow_task(struct task_struct *task, struct repl_wait *wait)
@@ -95,9 +107,8 @@ static void repl_follow_all(struct repl_wait *wait)
 				break;
 			if (!task)
 				continue;
-			if (fatal_signal_pending(current)) {
+			if (repl_give_up(wait)) {
 				put_task_struct(task);
-				wait->busy = true;
 				return;
 			}
 			changed |= repl_follow_task(task, wait);

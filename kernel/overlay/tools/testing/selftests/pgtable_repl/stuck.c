@@ -303,28 +303,41 @@ TEST_F(cgroup, mode_write_ends)
 	EXPECT_EQ(0, write_mode(before));
 }
 
+/* Each CPU of the first node a domain, and what was before. */
+static int finer_domains(char *before, size_t size, char *finer, size_t max)
+{
+	char path[96], list[64];
+	struct repl_mask cpus;
+	size_t len;
+	int cpu;
+
+	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/cpulist",
+		 repl_topo.node[0]);
+	if (repl_read_file(DOMAINS, before, size) ||
+	    repl_read_file(path, list, sizeof(list)) ||
+	    repl_parse_list(list, &cpus))
+		return -1;
+	before[strcspn(before, "\n")] = '\0';
+	*finer = '\0';
+	for (cpu = 0; cpu < REPL_MASK_BITS; cpu++) {
+		len = strlen(finer);
+		if (repl_mask_has(&cpus, cpu) && len < max - 8)
+			snprintf(finer + len, max - len, "%s%d",
+				 len ? "/" : "", cpu);
+	}
+	return 0;
+}
+
 /* Its trees are withdrawn, and built for the new domains when they can be. */
 TEST_F(cgroup, domains_write_ends)
 {
-	char before[4096], finer[64] = "", path[96], list[64];
-	struct repl_mask cpus;
+	char before[4096], finer[64];
+	struct repl_status status;
 	struct stuck s = { };
 	const char *why;
-	struct repl_status status;
-	int cpu, lazy, tries;
-	size_t len;
+	int lazy, tries;
 
-	ASSERT_EQ(0, repl_read_file(DOMAINS, before, sizeof(before)));
-	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/cpulist",
-		 repl_topo.node[0]);
-	ASSERT_EQ(0, repl_read_file(path, list, sizeof(list)));
-	ASSERT_EQ(0, repl_parse_list(list, &cpus));
-	for (cpu = 0; cpu < REPL_MASK_BITS; cpu++) {
-		len = strlen(finer);
-		if (repl_mask_has(&cpus, cpu) && len < sizeof(finer) - 8)
-			snprintf(finer + len, sizeof(finer) - len, "%s%d",
-				 len ? "/" : "", cpu);
-	}
+	ASSERT_EQ(0, finer_domains(before, sizeof(before), finer, sizeof(finer)));
 	for (lazy = 0; lazy < 2; lazy++) {
 		why = stuck_start(&s, NULL, lazy ? "lazy" : "eager");
 		if (why)
@@ -343,8 +356,34 @@ TEST_F(cgroup, domains_write_ends)
 		EXPECT_EQ(0, repl_check(s.pid));
 		EXPECT_EQ(0, stuck_end(&s));
 	}
-	before[strcspn(before, "\n")] = '\0';
 	EXPECT_EQ(0, write_domains(before));
+}
+
+/* Who is killed has changed the domains under all processes, or under none. */
+TEST_F(cgroup, domains_write_is_whole)
+{
+	char before[4096], finer[64];
+	struct stuck s = { };
+	const char *why;
+	pid_t writer;
+
+	ASSERT_EQ(0, finer_domains(before, sizeof(before), finer, sizeof(finer)));
+	why = stuck_start(&s, NULL, "eager");
+	if (why)
+		SKIP(return, "%s", why);
+	/* Its turn comes after that of the one which is waited for. */
+	EXPECT_EQ(0, repl_set_off());
+	EXPECT_EQ(0, repl_set_all());
+	writer = begin(write_domains, finer);
+	pause_ms(100);
+	kill(writer, SIGKILL);
+	EXPECT_NE(-1, ends(writer));
+	EXPECT_EQ(0, repl_check(getpid()));
+	EXPECT_EQ(0, stuck_thaw(&s));
+	EXPECT_EQ(0, repl_check(s.pid));
+	EXPECT_EQ(0, stuck_end(&s));
+	EXPECT_EQ(0, write_domains(before));
+	EXPECT_EQ(0, repl_check(getpid()));
 }
 
 /* Who asks for it waits for it, as long as he lives. */
