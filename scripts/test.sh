@@ -133,6 +133,8 @@ stage_lab() {
 	local status=0
 	NEARWALK_TEST_KERNEL=ours cargo test -p nearwalk-lab --features vm-tests --locked \
 		--test vm -- --test-threads=2 || status=$?
+	NEARWALK_TEST_KERNEL=ours cargo test -p nearwalk-advise --features vm-tests --locked \
+		--test vm || status=$?
 	cargo_counts "$logs/lab.log"
 	return $status
 }
