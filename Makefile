@@ -47,7 +47,7 @@ module: ## build the page-table dump and lens modules; KDIR=... for another kern
 test: setup ## run every check; ends with "N passed, N failed, N skipped"
 	@scripts/test.sh
 
-.PHONY: test-mm soak
+.PHONY: test-mm soak model
 test-mm: ## compare the kernel's own mm and KVM tests, stock and ours; MM_TESTS=quick or names, REPL_MODE=4 lazily
 	@scripts/setup.sh mm
 	@scripts/kernel-build.sh stock >/dev/null
@@ -60,6 +60,13 @@ soak: ## servers and stressors while replication changes, on both kernels; DURAT
 	@scripts/kernel-build.sh debug >/dev/null
 	@scripts/selftests.sh >/dev/null
 	@scripts/soak.sh $(or $(DURATION),5m) $(KERNELS)
+
+model: ## random operations against a model, with new seeds, over all modes; DURATION=1h for all together, MODES="lazy mix"
+	@scripts/setup.sh lab
+	@scripts/kernel-build.sh nearwalk >/dev/null
+	@scripts/kernel-build.sh debug >/dev/null
+	@scripts/selftests.sh >/dev/null
+	@scripts/model.sh $(or $(DURATION),30m) $(MODES)
 
 .PHONY: demo
 demo: ## build what is missing and watch memcached's page tables move

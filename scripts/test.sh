@@ -17,10 +17,11 @@ stages=(format names clippy shellcheck rust library models checkpatch cocci kern
 	kernel-debug kernel-stock selftests-build module lab vm-debug
 	vm-isolated vm-release vm-lazy soak mm vm-domains vm-memory kunit)
 # Run when they are named.
-on_demand=(vm-plugin)
+on_demand=(vm-plugin model)
 # Stages that are a VM in which mostly one program runs at a time. Two of them run
 # side by side if there are CPUs for it.
-side_by_side=(vm-debug vm-isolated vm-release vm-lazy vm-domains vm-memory soak mm kunit)
+side_by_side=(vm-debug vm-isolated vm-release vm-lazy vm-domains vm-memory soak mm kunit
+	model)
 logs=$BUILD/test
 nearwalk=${CARGO_TARGET_DIR:-$ROOT/target}/debug/nearwalk
 passed=0 failed=0 skipped=0
@@ -208,6 +209,26 @@ stage_vm-memory() {
 		--node cpus=2,memory=4G --node cpus=2,memory=1G --node cpus=2,memory=1G \
 		--node cpus=2 --dimm 3=256M -- \
 		-t pgtable_repl:ops_pmem -t pgtable_repl:node_offline -t pgtable_repl:ops_rare
+}
+
+# Random operations against a model, eagerly, lazily, and with a domain for each
+# CPU: fixed seeds and numbers of operations; `make model` takes new ones.
+stage_model() {
+	local mode status=0 cpus append
+	for mode in eager lazy domains; do
+		cpus=0 append=()
+		[ "$mode" = eager ] || append=(--append sysctl.vm.pgtable_repl_mode=4)
+		[ "$mode" != domains ] || {
+			cpus=1
+			append+=(--append sysctl.vm.pgtable_repl_domains=0/1/2/3/4/5/6/7)
+		}
+		"$nearwalk" lab run --kernel ours --timeout 1200 --log "$logs/model-$mode.console" \
+			--cpu-model EPYC,+svm,+npt,+pku "${append[@]}" -- \
+			env PGTABLE_REPL_TEST_CPUS=$cpus "$BUILD/selftests/pgtable_repl/model" \
+			--mode "${mode/domains/lazy}" --seed 100 --seeds 8 --ops 1000 || status=$?
+	done
+	echo "counts: $(awk -f scripts/tap.awk "$logs/model.log")"
+	return "$status"
 }
 
 # Roots of two pages, tables of five levels, every process replicated.
