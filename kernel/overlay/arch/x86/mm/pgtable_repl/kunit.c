@@ -984,6 +984,144 @@ static void repl_test_lazy_gather_minds_others(struct kunit *test)
 	repl_test_empty(t);
 }
 
+/* The CPUs that a flush goes to, of all, as if the process ran everywhere. */
+static bool repl_test_reaches_all(struct repl_test *t, unsigned long addr)
+{
+	bool all;
+
+	cpumask_copy(mm_cpumask(t->mm), cpu_online_mask);
+	preempt_disable();
+	all = cpumask_equal(cpu_online_mask,
+			    pgtable_repl_shootdown(t->mm, addr,
+						   addr + PAGE_SIZE, NULL));
+	preempt_enable();
+	cpumask_clear(mm_cpumask(t->mm));
+	return all;
+}
+
+/* What lies above user space, as the LDT does, is in all roots. */
+static void repl_test_lazy_flushes_all_of_the_ldt(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+
+	repl_test_lazy(test, 0);
+	repl_test_used(test);
+	KUNIT_EXPECT_TRUE(test, repl_test_reaches_all(t, PAGE_OFFSET - PGDIR_SIZE));
+	KUNIT_EXPECT_TRUE(test, repl_test_reaches_all(t, TASK_SIZE_MAX));
+	repl_test_empty(t);
+}
+
+/* Of an mm that is exiting, trees outlive the domains that they were made for. */
+static void repl_test_lazy_knows_when_domains_were_others(struct kunit *test)
+{
+	unsigned long addr = TEST_ADDR + TEST_USED * PAGE_SIZE;
+	struct repl_test *t = test->priv;
+	nodemask_t nodes;
+	cpumask_var_t to;
+
+	pgtable_repl_nodes(&nodes);
+	if (nodes_weight(nodes) < 3)
+		kunit_skip(test, "needs three nodes with CPUs and memory");
+	KUNIT_ASSERT_TRUE(test, zalloc_cpumask_var(&to, GFP_KERNEL));
+	repl_test_lazy(test, 0);
+	repl_test_used(test);
+	KUNIT_EXPECT_FALSE(test, repl_test_reaches_all(t, addr));
+	cpumask_copy(mm_cpumask(t->mm), cpu_online_mask);
+	__pgtable_repl_add_sharers(to, t->mm, addr);
+	KUNIT_EXPECT_FALSE(test, cpumask_equal(to, cpu_online_mask));
+	pgtable_repl_map++;
+	__pgtable_repl_add_sharers(to, t->mm, addr);
+	KUNIT_EXPECT_TRUE(test, cpumask_equal(to, cpu_online_mask));
+	KUNIT_EXPECT_TRUE(test, repl_test_reaches_all(t, addr));
+	pgtable_repl_map--;
+	cpumask_clear(mm_cpumask(t->mm));
+	free_cpumask_var(to);
+	repl_test_empty(t);
+}
+
+/*
+ * khugepaged takes a file's PTE table away while a gather has changes in it to
+ * flush.  The table's own domain walked it without a copy that would tell.
+ */
+static void repl_test_lazy_gather_minds_khugepaged(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	spinlock_t *ptl;
+	unsigned int home;
+	struct mmu_gather tlb;
+	pmd_t pmd;
+
+	repl_test_lazy(test, 0);
+	repl_test_used(test);
+	home = page_to_nid(virt_to_page(t->ptep));
+	if (!node_isset(home, t->mm->pgtable_repl->policy.nodes))
+		kunit_skip(test, "the table's node has no CPUs");
+	KUNIT_ASSERT_EQ(test, set_cpus_allowed_ptr(current,
+				pgtable_repl_domain_cpus(home)), 0);
+	repl_test_fault(t, TEST_USED);
+	pmd = READ_ONCE(*t->pmdp);
+	KUNIT_ASSERT_NOT_NULL(test, repl_find(virt_to_ptdesc(t->pmdp), home));
+
+	ptl = pmd_lock(t->mm, t->pmdp);
+	pmd_clear(t->pmdp);
+	spin_unlock(ptl);
+	tlb_gather_mmu(&tlb, t->mm);
+	tlb_start_vma(&tlb, &t->vma);
+	KUNIT_EXPECT_FALSE(test, repl_test_reaches(t, &tlb, home));
+	tlb_finish_mmu(&tlb);
+	t->vma.vm_file = (struct file *)t;
+	tlb_gather_mmu(&tlb, t->mm);
+	tlb_start_vma(&tlb, &t->vma);
+	KUNIT_EXPECT_TRUE(test, repl_test_reaches(t, &tlb, home));
+	tlb_finish_mmu(&tlb);
+	ptl = pmd_lock(t->mm, t->pmdp);
+	set_pmd(t->pmdp, pmd);
+	spin_unlock(ptl);
+	repl_test_empty(t);
+}
+
+/* Which CPUs a domain has, and which domain a CPU belongs to, are one table. */
+static void repl_test_domains_agree_with_cpus(struct kunit *test)
+{
+	unsigned int domain, found;
+	int cpu;
+
+	for_each_online_cpu(cpu) {
+		found = 0;
+		for (domain = 0; domain < pgtable_repl_nr_domains(); domain++) {
+			if (!cpumask_test_cpu(cpu, pgtable_repl_domain_cpus(domain)))
+				continue;
+			found++;
+			KUNIT_EXPECT_EQ(test, domain, domain_of(cpu));
+			KUNIT_EXPECT_EQ(test, pgtable_repl_domain_node(domain),
+					cpu_to_node(cpu));
+		}
+		KUNIT_EXPECT_EQ(test, found, 1);
+	}
+}
+
+/* A worker that builds trees may get to a new address space before its maker. */
+static void repl_test_has_one_root_a_domain(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct ptdesc *copy;
+	nodemask_t nodes, seen = NODE_MASK_NONE;
+
+	pgtable_repl_nodes(&nodes);
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	arch_pgtable_repl_lock(t->mm);
+	pgtable_repl_new_trees(t->mm, &nodes);
+	arch_pgtable_repl_unlock(t->mm);
+	for_each_copy(copy, virt_to_ptdesc(t->mm->pgd)) {
+		KUNIT_EXPECT_FALSE(test, node_isset(copy->pt_repl_domain, seen));
+		node_set(copy->pt_repl_domain, seen);
+		KUNIT_EXPECT_PTR_EQ(test, (pgd_t *)ptdesc_address(copy),
+			pgtable_repl_domain_root(t->mm, copy->pt_repl_domain));
+	}
+	KUNIT_EXPECT_EQ(test, repl_test_set(t, &NODE_MASK_NONE), 0);
+	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
+}
+
 /* Bits survive, and all entries are there, when trees become eager. */
 static void repl_test_lazy_becomes_eager(struct kunit *test)
 {
@@ -1062,6 +1200,11 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_lazy_holds_what_is_rewritten),
 	KUNIT_CASE(repl_test_lazy_minds_no_stray_bits),
 	KUNIT_CASE(repl_test_lazy_gather_minds_others),
+	KUNIT_CASE(repl_test_lazy_flushes_all_of_the_ldt),
+	KUNIT_CASE(repl_test_lazy_knows_when_domains_were_others),
+	KUNIT_CASE(repl_test_lazy_gather_minds_khugepaged),
+	KUNIT_CASE(repl_test_domains_agree_with_cpus),
+	KUNIT_CASE(repl_test_has_one_root_a_domain),
 	KUNIT_CASE(repl_test_lazy_becomes_eager),
 	KUNIT_CASE(repl_test_refuses_nonsense),
 	{}
