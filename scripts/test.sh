@@ -15,13 +15,14 @@ cd "$ROOT"
 # The longest VM comes first.
 stages=(format names clippy shellcheck rust library models checkpatch cocci kernel
 	kernel-debug kernel-stock selftests-build module lab vm-debug
-	vm-isolated vm-release vm-lazy soak mm vm-domains vm-memory kunit)
+	vm-isolated vm-release vm-lazy soak mm vm-domains vm-memory kunit
+	vm-isolated-lazy vm-fake)
 # Run when they are named.
 on_demand=(vm-plugin model)
 # Stages that are a VM in which mostly one program runs at a time. Two of them run
 # side by side if there are CPUs for it.
 side_by_side=(vm-debug vm-isolated vm-release vm-lazy vm-domains vm-memory soak mm kunit
-	model)
+	vm-isolated-lazy vm-fake model)
 logs=$BUILD/test
 nearwalk=${CARGO_TARGET_DIR:-$ROOT/target}/debug/nearwalk
 passed=0 failed=0 skipped=0
@@ -163,12 +164,12 @@ selftests_in_vm() {
 		shift
 	done
 	[ $# = 0 ] || shift
-	case $name in vm-lazy | vm-domains) lazy=1 ;; esac
+	case $name in vm-lazy | vm-domains | vm-isolated-lazy | vm-fake) lazy=1 ;; esac
 	[ "$name" != vm-domains ] || cpus=1
 	[ "$name" != kunit ] || before=(sh -c 'cat /sys/kernel/debug/kunit/*/results && exec "$@"' kunit)
 	# The default CPU, and protection keys.
 	"$nearwalk" lab run --kernel "$kernel" --timeout "$limit" --log "$logs/$name.console" \
-		--cpu-model EPYC,+svm,+npt,+pku "${options[@]}" -- \
+		--cpu-model "${model:-EPYC,+svm,+npt,+pku}" "${options[@]}" -- \
 		"${before[@]}" env PGTABLE_REPL_TEST_LAZY=$lazy PGTABLE_REPL_TEST_CPUS=$cpus \
 		"$BUILD/selftests/run_kselftest.sh" -o "$limit" "$@" || status=$?
 	counts=$(awk -f scripts/tap.awk "$logs/$name.log")
@@ -234,6 +235,24 @@ stage_model() {
 # Roots of two pages, tables of five levels, every process replicated.
 stage_vm-isolated() {
 	selftests_in_vm vm-isolated ours 1800 --pti on --la57 --append sysctl.vm.pgtable_repl_mode=3
+}
+
+# The same with lazy trees: the LDT is then mapped beside what they hold.
+stage_vm-isolated-lazy() {
+	selftests_in_vm vm-isolated-lazy ours 600 --pti on --append sysctl.vm.pgtable_repl_mode=4 -- \
+		-t pgtable_repl:ldt -t pgtable_repl:lazy -t pgtable_repl:stale -t pgtable_repl:ops_map
+}
+
+# Nodes that are made up: each lists the CPUs of all. AMD's CPUs find out, when they
+# come up, that they are all of the first; Intel's stay where they were put.
+stage_vm-fake() {
+	local status=0 model
+	for model in EPYC Nehalem; do
+		selftests_in_vm vm-fake ours 300 --nodes 1 --cpus 4 \
+			--append 'numa=noacpi numa=fake=2' --append sysctl.vm.pgtable_repl_mode=4 -- \
+			-t pgtable_repl:stale -t pgtable_repl:lazy || status=$?
+	done
+	return $status
 }
 
 # Every process replicated, from init on, under every check.
