@@ -459,7 +459,8 @@ static int in_a_cpuset(void)
 	for (i = 1; i < repl_topo.nr; i++)
 		if (copies(repl_topo.node[i]))
 			return 4;
-	if (intact(mem) || child_works(mem) || repl_check(getpid()))
+	/* Not from other threads: it has none. */
+	if (child_works(mem) || repl_check(getpid()))
 		return 5;
 	/* Allowed: the same setting again makes them. */
 	snprintf(text, sizeof(text), "%d-%d", repl_topo.node[0],
@@ -470,7 +471,7 @@ static int in_a_cpuset(void)
 		others += copies(repl_topo.node[i]) >= TABLES;
 	if (others != repl_topo.nr - 1)
 		return 7;
-	return intact(mem) ? 8 : 0;
+	return child_works(mem) ? 8 : 0;
 }
 
 /* No copy lies on a node that a process may not have memory of. */
