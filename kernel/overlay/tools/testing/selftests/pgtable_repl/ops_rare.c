@@ -213,6 +213,44 @@ TEST_F(ops, pages_of_a_gib)
 	EXPECT_EQ(0, repl_write_long(GIB "nr_hugepages", before));
 }
 
+/*
+ * A page of a GiB that one process maps once is its own, whatever the page of
+ * its table was used for before: here, for PTE tables as a rule.
+ */
+TEST_F(ops, page_of_a_gib_is_not_shared)
+{
+	long before = repl_read_long(GIB "nr_hugepages");
+	char *first = (char *)(1UL << 40), *mem, *tables;
+	size_t len = 64 * PMD_SIZE, at;
+	int fd, i;
+
+	if (repl_read_long(GIB "free_hugepages") < 1)
+		repl_write_long(GIB "nr_hugepages", before + 1);
+	fd = memfd_create("gib", MFD_CLOEXEC | MFD_HUGETLB | 30U << 26);
+	if (fd < 0 || ftruncate(fd, GB))
+		SKIP(return, "needs hugetlbfs with pages of a GiB");
+	for (i = 0; i < 20; i++) {
+		tables = repl_mmap_aligned(len, PMD_SIZE, RW, ANON, -1);
+		ASSERT_NE(MAP_FAILED, tables);
+		madvise(tables, len, MADV_NOHUGEPAGE);
+		for (at = 0; at < len; at += PMD_SIZE)
+			repl_load(tables + at);
+		ASSERT_EQ(0, munmap(tables, len));
+		/* A table of PUDs of its own: each is for 512 GiB. */
+		mem = mmap(first + ((size_t)i << 39), GB, RW, MAP_SHARED, fd, 0);
+		if (mem == MAP_FAILED)
+			break;
+		repl_load(mem);
+		EXPECT_EQ(0, repl_smaps_kb(mem, "Shared_Hugetlb"));
+		EXPECT_EQ((long)(GB / KB), repl_smaps_kb(mem, "Private_Hugetlb"));
+		ASSERT_EQ(0, munmap(mem, GB));
+	}
+	close(fd);
+	EXPECT_EQ(0, repl_write_long(GIB "nr_hugepages", before));
+	if (!i)
+		SKIP(return, "no page of a GiB to be had");
+}
+
 /* A frame that is about to go bad is left for another one. */
 TEST_F(ops, soft_offline)
 {
