@@ -625,6 +625,40 @@ static void repl_test_short_of_memory(struct kunit *test)
 	repl_test_empty(t);
 }
 
+/* Who frees memory takes no copy from what is kept back for that. */
+static void repl_test_leaves_reserves_alone(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	unsigned long marks[MAX_NR_ZONES][NR_WMARK];
+	unsigned int flags, domain;
+	struct zone *zones;
+	struct page *page;
+	int i;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	domain = first_node(t->mm->pgtable_repl->policy.nodes);
+	zones = NODE_DATA(pgtable_repl_domain_node(domain))->node_zones;
+	page = pgtable_repl_alloc_page(t->mm, domain, 0,
+				       GFP_NOWAIT | __GFP_NOWARN);
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	__free_page(page);
+
+	flags = memalloc_noreclaim_save();
+	for (i = 0; i < MAX_NR_ZONES; i++) {
+		memcpy(marks[i], zones[i]._watermark, sizeof(marks[i]));
+		zones[i]._watermark[WMARK_MIN] = LONG_MAX / 2;
+		zones[i]._watermark[WMARK_LOW] = LONG_MAX / 2;
+	}
+	page = pgtable_repl_alloc_page(t->mm, domain, 0,
+				       GFP_NOWAIT | __GFP_NOWARN);
+	for (i = 0; i < MAX_NR_ZONES; i++)
+		memcpy(zones[i]._watermark, marks[i], sizeof(marks[i]));
+	memalloc_noreclaim_restore(flags);
+	KUNIT_EXPECT_NULL(test, page);
+	if (page)
+		__free_page(page);
+}
+
 static void repl_test_check_finds_damage(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
@@ -1190,6 +1224,7 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_enable_and_disable),
 	KUNIT_CASE(repl_test_change_of_mask),
 	KUNIT_CASE(repl_test_short_of_memory),
+	KUNIT_CASE(repl_test_leaves_reserves_alone),
 	KUNIT_CASE(repl_test_check_finds_damage),
 	KUNIT_CASE(repl_test_lazy_fills_a_group),
 	KUNIT_CASE(repl_test_lazy_stays_in_the_vma),

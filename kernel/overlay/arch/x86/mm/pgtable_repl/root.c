@@ -36,6 +36,9 @@ early_param("pgtable_repl", repl_setup);
 
 static int __init repl_hold_init(void)
 {
+	/* The accessors of a Xen PV guest are others than those below the gates. */
+	if (!arch_pgtable_repl_supported())
+		repl_hold = false;
 	if (repl_hold)
 		static_branch_enable(&pgtable_repl_key.key);
 	return 0;
