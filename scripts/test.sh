@@ -18,11 +18,11 @@ stages=(format names clippy shellcheck rust library models checkpatch cocci kern
 	vm-isolated vm-release vm-lazy soak mm vm-domains vm-memory kunit
 	vm-isolated-lazy vm-fake)
 # Run when they are named.
-on_demand=(vm-plugin model)
+on_demand=(vm-plugin model vm-movable)
 # Stages that are a VM in which mostly one program runs at a time. Two of them run
 # side by side if there are CPUs for it.
 side_by_side=(vm-debug vm-isolated vm-release vm-lazy vm-domains vm-memory soak mm kunit
-	vm-isolated-lazy vm-fake model)
+	vm-isolated-lazy vm-fake model vm-movable)
 logs=$BUILD/test
 nearwalk=${CARGO_TARGET_DIR:-$ROOT/target}/debug/nearwalk
 passed=0 failed=0 skipped=0
@@ -230,6 +230,11 @@ stage_model() {
 	done
 	echo "counts: $(awk -f scripts/tap.awk "$logs/model.log")"
 	return "$status"
+}
+
+# Memory that page tables can lie in runs short beside much that is movable.
+stage_vm-movable() {
+	selftests_in_vm vm-movable ours 600 --append kernelcore=30% -- -t pgtable_repl:memory
 }
 
 # Roots of two pages, tables of five levels, every process replicated.

@@ -227,6 +227,30 @@ TEST_F(ops, failing_allocations)
 	munmap(mem, TABLES * PMD_SIZE);
 }
 
+/* Fills a node's memory that cannot move, with tables, until it is killed. */
+static void hog_of_tables(int node)
+{
+	unsigned long nodes[REPL_MASK_LONGS] = { };
+	size_t len = 1024 * PMD_SIZE, at;
+
+	nodes[node / REPL_LONG_BITS] = 1UL << node % REPL_LONG_BITS;
+	repl_write_file("/proc/self/oom_score_adj", "1000");
+	repl_set_off();
+	if (syscall(__NR_set_mempolicy, MPOL_BIND, nodes, REPL_MASK_BITS))
+		_exit(1);
+	for (;;) {
+		char *mem = repl_mmap_aligned(len, PMD_SIZE, RW,
+					      ANON | MAP_NORESERVE, -1);
+
+		if (mem == MAP_FAILED)
+			_exit(1);
+		madvise(mem, len, MADV_NOHUGEPAGE);
+		/* The page of zeroes: all that it takes is the table. */
+		for (at = 0; at < len; at += PMD_SIZE)
+			repl_load(mem + at);
+	}
+}
+
 /* Fills a node until it is killed. */
 static void hog(int node)
 {
@@ -269,7 +293,7 @@ static bool wait_copies(int node, long nr)
  * Until @node, kept full, has lost its tree.  What fills it may be killed before
  * the kernel's worker, which takes trees down, gets a CPU: then it starts anew.
  */
-static bool fill_until_dropped(int node, pid_t *pid)
+static bool fill_until_dropped(int node, pid_t *pid, void (*fill)(int node))
 {
 	int tries, hogs = 0, status;
 
@@ -282,7 +306,7 @@ static bool fill_until_dropped(int node, pid_t *pid)
 		if (!*pid) {
 			*pid = fork();
 			if (!*pid)
-				hog(node);
+				fill(node);
 			hogs++;
 		}
 		pause_ms(100);
@@ -306,7 +330,7 @@ TEST_F(ops, short_node)
 	ASSERT_NE(NULL, mem);
 	ASSERT_LT(0, copies(node));
 
-	went = fill_until_dropped(node, &pid);
+	went = fill_until_dropped(node, &pid, hog);
 	EXPECT_TRUE(went);
 	if (went) {
 		EXPECT_EQ(0, copies(node));
@@ -321,6 +345,53 @@ TEST_F(ops, short_node)
 	/* With memory to be had, the tree comes back. */
 	EXPECT_TRUE(wait_copies(node, 1));
 	EXPECT_FALSE(is_dropped(node));
+	EXPECT_EQ(0, intact(mem));
+	munmap(mem, TABLES * PMD_SIZE);
+}
+
+/* Free pages of a zone; 0 if the node has none of that name. */
+static long free_in_zone(int node, const char *zone)
+{
+	static char text[1 << 16];
+	char name[64], *at;
+
+	if (repl_read_file("/proc/zoneinfo", text, sizeof(text)))
+		return 0;
+	snprintf(name, sizeof(name), "Node %d, zone %8s\n", node, zone);
+	at = strstr(text, name);
+	at = at ? strstr(at, "pages free") : NULL;
+	return at ? strtol(at + strlen("pages free"), NULL, 10) : 0;
+}
+
+/*
+ * The tree goes when memory runs short that page tables can lie in, however much
+ * there is for movable pages. Needs the kernel parameter kernelcore=.
+ */
+TEST_F(ops, short_of_unmovable)
+{
+	int node = repl_topo.node[repl_topo.nr - 1], status;
+	bool went;
+	char *mem;
+	pid_t pid;
+
+	if (repl_plain() || geteuid() || free_in_zone(node, "Movable") < 8192)
+		SKIP(return, "needs root, replication, and movable memory");
+	ASSERT_EQ(0, repl_pin(repl_topo.cpu[0]));
+	mem = sparse();
+	ASSERT_NE(NULL, mem);
+	ASSERT_LT(0, copies(node));
+
+	went = fill_until_dropped(node, &pid, hog_of_tables);
+	EXPECT_TRUE(went);
+	if (went) {
+		EXPECT_EQ(0, copies(node));
+		EXPECT_LT(4096, free_in_zone(node, "Movable"));
+		EXPECT_EQ(0, repl_check(getpid()));
+	}
+	if (pid > 0) {
+		kill(pid, SIGKILL);
+		waitpid(pid, &status, 0);
+	}
 	EXPECT_EQ(0, intact(mem));
 	munmap(mem, TABLES * PMD_SIZE);
 }
