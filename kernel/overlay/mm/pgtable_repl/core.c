@@ -537,6 +537,20 @@ static bool repl_hold_keys(const struct pgtable_repl_policy *policy)
 	return false;
 }
 
+/*
+ * Nobody is to be killed because the tables that a child needs find no place for
+ * copies: those of the parent, which fork is about to lock, go first.
+ */
+static void repl_make_room(struct mm_struct *oldmm)
+{
+	struct pgtable_repl *repl = mm_pgtable_repl(oldmm);
+	unsigned long tables = mm_pgtables_bytes(oldmm) / PAGE_SIZE;
+
+	if (repl && pgtable_repl_pages(repl) &&
+	    !pgtable_repl_mm_room(oldmm, REPL_MEMCG_SHARE, tables, 0))
+		pgtable_repl_drop(oldmm, NULL);
+}
+
 static int repl_inherit(struct mm_struct *mm, struct mm_struct *oldmm)
 {
 	struct mm_struct *parent = oldmm ?: current->mm;
@@ -546,6 +560,8 @@ static int repl_inherit(struct mm_struct *mm, struct mm_struct *oldmm)
 	repl_initial(parent, &policy);
 	if (policy.source == PGTABLE_REPL_NONE)
 		return 0;
+	if (oldmm)
+		repl_make_room(oldmm);
 	/* Nobody has it yet.  Who finds it on the list waits until it is made. */
 	arch_pgtable_repl_lock(mm);
 	repl = pgtable_repl_create(mm);

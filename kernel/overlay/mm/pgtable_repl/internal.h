@@ -41,8 +41,7 @@ struct mem_cgroup;
  * @busy_until: workers leave it alone until then, in jiffies: its lock was taken
  * @holds: copies, and one while @policy is not off: at 0 the gates may close
  * @root_mutex: serialises withdrawals
- * @pass: pass of the repair work that looked at this last
- * @turn: pass of pgtable_repl_for_each() that did
+ * @nr: place on the list
  * @built: tables that the change under way has been at; see build.c
  * @to_build: how many there were when it began; 0: there is none under way, as
  *	whenever @policy is written, so a reader under @policy_lock gets both of
@@ -79,8 +78,7 @@ struct pgtable_repl {
 	unsigned long busy_until;
 	atomic_long_t holds;
 	struct mutex root_mutex;
-	unsigned int pass;
-	unsigned int turn;
+	u64 nr;
 	atomic_long_t built;
 	unsigned long to_build;
 	atomic_long_t fallbacks;

@@ -18,8 +18,11 @@
  * process that goes on mapping memory loses the copies that it has, before the
  * cgroup runs out and something is killed for want of what they take.
  */
+#include <linux/completion.h>
 #include <linux/memcontrol.h>
 #include <linux/mmzone.h>
+#include <linux/notifier.h>
+#include <linux/oom.h>
 #include <linux/page_counter.h>
 #include <linux/prctl.h>
 #include <linux/sched/mm.h>
@@ -34,8 +37,9 @@
 /* How long a tree that was taken down stays down at least. */
 #define REPL_DROPPED_MIN	(10 * HZ)
 
-static LIST_HEAD(repl_list);		/* every struct pgtable_repl */
+static LIST_HEAD(repl_list);		/* every struct pgtable_repl, by @nr */
 static DEFINE_SPINLOCK(repl_list_lock);
+static u64 repl_list_nr;		/* of the last one */
 
 static void repl_repair(struct work_struct *work);
 static DECLARE_DELAYED_WORK(repl_repair_work, repl_repair);
@@ -44,10 +48,13 @@ static unsigned long repl_repair_delay = REPL_REPAIR_MIN;
 static void repl_drop(struct work_struct *work);
 static DECLARE_WORK(repl_drop_work, repl_drop);
 static atomic_long_t repl_drop_wanted[MAX_NUMNODES];	/* pages */
+static atomic_long_t repl_drop_freed;			/* pages, ever */
+static struct workqueue_struct *repl_drop_wq;
 
 void pgtable_repl_list_add(struct pgtable_repl *repl)
 {
 	spin_lock(&repl_list_lock);
+	repl->nr = ++repl_list_nr;
 	list_add_tail(&repl->list, &repl_list);
 	spin_unlock(&repl_list_lock);
 }
@@ -59,6 +66,89 @@ void pgtable_repl_list_del(struct pgtable_repl *repl)
 	spin_unlock(&repl_list_lock);
 }
 
+/*
+ * A walk along the list.  The place is kept by a reference to the mm_struct,
+ * which takes its state off the list in its last mmdrop(): so that each is
+ * passed once, however many there are, and with the lock dropped in between.
+ */
+struct repl_walk {
+	struct mm_struct *at;
+	u64 end;		/* later ones are left out */
+};
+
+/* So many are looked at before the lock is dropped for a moment. */
+#define REPL_WALK_BATCH		64
+
+static void repl_walk_begin(struct repl_walk *walk)
+{
+	walk->at = NULL;
+	spin_lock(&repl_list_lock);
+	walk->end = repl_list_nr;
+	spin_unlock(&repl_list_lock);
+}
+
+static void repl_walk_end(struct repl_walk *walk)
+{
+	if (walk->at)
+		mmdrop(walk->at);
+	walk->at = NULL;
+}
+
+/* Go on to @mm; false if it is in its last mmdrop(). */
+static bool repl_walk_to(struct repl_walk *walk, struct mm_struct *mm)
+{
+	if (!atomic_inc_not_zero(&mm->mm_count))
+		return false;
+	walk->at = mm;
+	return true;
+}
+
+/* The next one that @look wants, with a reference to its users, or NULL. */
+static struct mm_struct *repl_walk_next(struct repl_walk *walk,
+					bool (*look)(struct pgtable_repl *repl,
+						     void *arg), void *arg)
+{
+	struct mm_struct *mm = NULL, *from;
+	struct pgtable_repl *repl;
+	unsigned int seen;
+	bool more;
+
+	do {
+		from = walk->at;
+		seen = 0;
+		more = false;
+		spin_lock(&repl_list_lock);
+		repl = from ? from->pgtable_repl : NULL;
+		repl = list_prepare_entry(repl, &repl_list, list);
+		list_for_each_entry_continue(repl, &repl_list, list) {
+			if (repl->nr > walk->end)
+				break;
+			if (look(repl, arg) && mmget_not_zero(repl->mm)) {
+				mm = repl->mm;
+				repl_walk_to(walk, mm);
+				break;
+			}
+			if (++seen >= REPL_WALK_BATCH &&
+			    repl_walk_to(walk, repl->mm)) {
+				more = true;
+				break;
+			}
+		}
+		spin_unlock(&repl_list_lock);
+		if (from && from != walk->at)
+			mmdrop(from);
+		cond_resched();
+	} while (more);
+	return mm;
+}
+
+static bool repl_look(struct pgtable_repl *repl, void *arg)
+{
+	bool (**look)(struct pgtable_repl *repl) = arg;
+
+	return (*look)(repl);
+}
+
 /**
  * pgtable_repl_for_each() - do something to every address space that has state
  * @look: says, under a spinlock, whether something is to be done
@@ -66,41 +156,26 @@ void pgtable_repl_list_del(struct pgtable_repl *repl)
  *	wait for longer than @wait says
  * @wait: is passed on to it
  *
- * Those that come meanwhile may be left out, as are those that are exiting.
- * Context: process context; one at a time.
+ * Those that come meanwhile are left out, as are those that are exiting.
+ * Context: process context.
  */
 void pgtable_repl_for_each(bool (*look)(struct pgtable_repl *repl),
 			   void (*work)(struct mm_struct *mm,
 					struct repl_wait *wait),
 			   struct repl_wait *wait)
 {
-	static DEFINE_MUTEX(lock);
-	static unsigned int turn;
-	struct pgtable_repl *repl;
+	struct repl_walk walk;
 	struct mm_struct *mm;
 
-	mutex_lock(&lock);
-	turn++;
-	do {
-		mm = NULL;
-		spin_lock(&repl_list_lock);
-		list_for_each_entry(repl, &repl_list, list) {
-			if (repl->turn == turn)
-				continue;
-			repl->turn = turn;
-			if (look(repl) && mmget_not_zero(repl->mm)) {
-				mm = repl->mm;
-				break;
-			}
-		}
-		spin_unlock(&repl_list_lock);
+	repl_walk_begin(&walk);
+	for (;;) {
+		mm = repl_walk_next(&walk, repl_look, &look);
 		if (!mm)
 			break;
 		work(mm, wait);
 		mmput_async(mm);
-		cond_resched();
-	} while (mm);
-	mutex_unlock(&lock);
+	}
+	repl_walk_end(&walk);
 }
 
 /**
@@ -214,7 +289,7 @@ void pgtable_repl_squeeze(struct pgtable_repl *repl)
 	if (READ_ONCE(repl->squeeze))
 		return;
 	WRITE_ONCE(repl->squeeze, true);
-	queue_work(system_unbound_wq, &repl_drop_work);
+	queue_work(repl_drop_wq, &repl_drop_work);
 }
 
 /* Workers come back to one whose lock somebody had, rather than wait for it. */
@@ -311,51 +386,48 @@ void pgtable_repl_refill(struct mm_struct *mm, struct repl_wait *wait)
 		repl_repair_mm(mm, &nodes, wait);
 }
 
+struct repl_repair_pass {
+	nodemask_t now;		/* of the one that was chosen */
+	bool again;
+};
+
+static bool repl_repair_look(struct pgtable_repl *repl, void *arg)
+{
+	struct repl_repair_pass *pass = arg;
+
+	if (!repl_repairable(repl, &pass->now))
+		return false;
+	if (nodes_empty(pass->now))
+		pass->again = true;
+	return !nodes_empty(pass->now);
+}
+
 static void repl_repair(struct work_struct *work)
 {
-	static unsigned int pass;
 	struct repl_wait wait = REPL_WAIT_NONE;
-	struct pgtable_repl *repl;
+	struct repl_repair_pass pass = { };
+	struct repl_walk walk;
 	struct mm_struct *mm;
-	nodemask_t now, left;
-	bool again = false, better = false;
+	nodemask_t left;
+	bool better = false;
 
-	pass++;
-	do {
-		mm = NULL;
-		spin_lock(&repl_list_lock);
-		list_for_each_entry(repl, &repl_list, list) {
-			if (repl->pass == pass || !repl_repairable(repl, &now))
-				continue;
-			repl->pass = pass;
-			if (nodes_empty(now)) {
-				again = true;
-				continue;
-			}
-			/* On the list, hence not freed; perhaps exiting. */
-			if (!mmget_not_zero(repl->mm))
-				continue;
-			mm = repl->mm;
-			break;
-		}
-		spin_unlock(&repl_list_lock);
-		if (!mm)
-			break;
-		if (!repl_repair_mm(mm, &now, &wait))
-			left = now;
+	repl_walk_begin(&walk);
+	while ((mm = repl_walk_next(&walk, repl_repair_look, &pass))) {
+		if (!repl_repair_mm(mm, &pass.now, &wait))
+			left = pass.now;
 		else
-			nodes_and(left, now, mm->pgtable_repl->lacking);
+			nodes_and(left, pass.now, mm->pgtable_repl->lacking);
 		if (nodes_empty(left))
 			better = true;
 		else
-			again = true;
+			pass.again = true;
 		mmput_async(mm);
-		cond_resched();
-	} while (mm);
+	}
+	repl_walk_end(&walk);
 
 	WRITE_ONCE(repl_repair_delay, better ? REPL_REPAIR_MIN :
 		   min(2 * repl_repair_delay, (unsigned long)REPL_REPAIR_MAX));
-	if (again)
+	if (pass.again)
 		queue_delayed_work(system_unbound_wq, &repl_repair_work,
 				   repl_repair_delay);
 	else
@@ -393,7 +465,7 @@ static bool repl_drop_mm(struct mm_struct *mm, nodemask_t nodes,
 			 struct repl_wait *wait)
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
-	unsigned long before;
+	unsigned long before, freed = 0;
 	LIST_HEAD(pages);
 
 	if (!repl_lock(mm, wait)) {
@@ -405,14 +477,15 @@ static bool repl_drop_mm(struct mm_struct *mm, nodemask_t nodes,
 	if (!nodes_empty(nodes)) {
 		before = pgtable_repl_pages(repl);
 		pgtable_repl_del_trees(mm, &nodes, &pages);
-		WRITE_ONCE(repl->dropped_pages,
-			   before - pgtable_repl_pages(repl));
+		freed = before - pgtable_repl_pages(repl);
+		WRITE_ONCE(repl->dropped_pages, freed);
 		WRITE_ONCE(repl->dropped_at, jiffies);
 		nodes_or(repl->dropped, repl->dropped, nodes);
 	}
 	WRITE_ONCE(repl->squeeze, false);
 	arch_pgtable_repl_unlock(mm);
 	arch_pgtable_repl_free_pages(&pages);
+	atomic_long_add(freed, &repl_drop_freed);
 	return true;
 }
 
@@ -429,22 +502,10 @@ void pgtable_repl_drop(struct mm_struct *mm, struct repl_wait *wait)
 		repl_drop_mm(mm, NODE_MASK_ALL, wait);
 }
 
-/* An mm whose cgroup is short of memory, with a reference. */
-static struct mm_struct *repl_squeezed(void)
+/* One that is exiting gives back everything anyway. */
+static bool repl_squeezed(struct pgtable_repl *repl, void *unused)
 {
-	struct mm_struct *mm = NULL;
-	struct pgtable_repl *repl;
-
-	spin_lock(&repl_list_lock);
-	list_for_each_entry(repl, &repl_list, list) {
-		/* One that is exiting gives back everything anyway. */
-		if (READ_ONCE(repl->squeeze) && mmget_not_zero(repl->mm)) {
-			mm = repl->mm;
-			break;
-		}
-	}
-	spin_unlock(&repl_list_lock);
-	return mm;
+	return READ_ONCE(repl->squeeze);
 }
 
 static void repl_drop(struct work_struct *work)
@@ -452,18 +513,21 @@ static void repl_drop(struct work_struct *work)
 	struct mm_struct *mm;
 	bool dropped = false;
 	struct repl_wait wait = REPL_WAIT_NONE;
+	struct repl_walk walk;
 	long size;
 	int nid;
 
-	while ((mm = repl_squeezed())) {
+	/* Who is noted behind the walk has queued the work again. */
+	repl_walk_begin(&walk);
+	while ((mm = repl_walk_next(&walk, repl_squeezed, NULL))) {
 		/* Since it was noted, there may have come room. */
 		if (pgtable_repl_mm_room(mm, REPL_MEMCG_SHARE, 1, 0))
 			WRITE_ONCE(mm->pgtable_repl->squeeze, false);
 		else if (repl_drop_mm(mm, NODE_MASK_ALL, &wait))
 			dropped = true;
 		mmput_async(mm);
-		cond_resched();
 	}
+	repl_walk_end(&walk);
 
 	for_each_node_state(nid, N_NORMAL_MEMORY) {
 		atomic_long_t *wanted = &repl_drop_wanted[nid];
@@ -501,14 +565,65 @@ static unsigned long repl_shrink_scan(struct shrinker *shrinker,
 				      struct shrink_control *sc)
 {
 	atomic_long_add(sc->nr_to_scan, &repl_drop_wanted[sc->nid]);
-	queue_work(system_unbound_wq, &repl_drop_work);
+	queue_work(repl_drop_wq, &repl_drop_work);
 	return 0;	/* nothing is free yet */
 }
+
+/*
+ * Reclaim does not wait for what it has asked for, and sees no progress.  So ask
+ * for everything on the nodes that are short, and wait, before somebody is killed:
+ * but not for ever, since who is here may hold a lock that is needed.
+ */
+static DECLARE_COMPLETION(repl_oom_done);
+
+static void repl_oom_drop(struct work_struct *work)
+{
+	repl_drop(work);
+	complete(&repl_oom_done);
+}
+
+static DECLARE_WORK(repl_oom_work, repl_oom_drop);
+
+#define REPL_OOM_WAIT		(2 * HZ)
+
+/* Under oom_lock, hence one at a time. */
+static int repl_oom(struct notifier_block *nb, unsigned long unused, void *arg)
+{
+	long before = atomic_long_read(&repl_drop_freed);
+	unsigned long *freed = arg;
+	bool any = false;
+	int nid;
+
+	for_each_node_state(nid, N_NORMAL_MEMORY) {
+		long pages = node_page_state(NODE_DATA(nid), NR_PGTABLE_REPL);
+
+		if (pages <= 0 || repl_node_has_room(nid, 1))
+			continue;
+		atomic_long_add(pages, &repl_drop_wanted[nid]);
+		any = true;
+	}
+	if (!any)
+		return NOTIFY_OK;
+	reinit_completion(&repl_oom_done);
+	queue_work(repl_drop_wq, &repl_oom_work);
+	wait_for_completion_timeout(&repl_oom_done, REPL_OOM_WAIT);
+	*freed += atomic_long_read(&repl_drop_freed) - before;
+	return NOTIFY_OK;
+}
+
+static struct notifier_block repl_oom_notifier = {
+	.notifier_call = repl_oom,
+};
 
 static int __init repl_shrinker_init(void)
 {
 	struct shrinker *shrinker;
 
+	/* In order: repl_drop() is not to run twice at the same time. */
+	repl_drop_wq = alloc_ordered_workqueue("pgtable_repl", WQ_MEM_RECLAIM);
+	if (!repl_drop_wq)
+		panic("no work queue for page-table replication");
+	register_oom_notifier(&repl_oom_notifier);
 	shrinker = shrinker_alloc(SHRINKER_NUMA_AWARE, "pgtable_repl");
 	if (!shrinker)
 		return -ENOMEM;

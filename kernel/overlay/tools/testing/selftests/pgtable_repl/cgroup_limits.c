@@ -9,7 +9,7 @@
 #include "pgtable_repl_group.h"
 
 #define TABLES		32
-#define MANY		512
+#define MANY		1024
 
 /* One page under each of TABLES PTE tables, which lie on the first node. */
 static char *sparse(void)
@@ -176,12 +176,26 @@ static long oom_kills(void)
 	return at ? strtol(at + strlen("\noom_kill "), NULL, 10) : -1;
 }
 
+/* 0 if a child finds what it should. */
+static int child_reads(char *mem)
+{
+	pid_t pid = fork();
+	int i;
+
+	if (!pid) {
+		for (i = 0; i < MANY; i++)
+			if (repl_load(mem + i * PMD_SIZE) != (uint64_t)i)
+				_exit(1);
+		_exit(0);
+	}
+	return pid < 0 ? -1 : repl_wait(pid);
+}
+
 /* In the group: 0, or the number of the step that went wrong. */
 static int fork_at_the_limit(void)
 {
 	struct repl_mask all = repl_mask_all();
 	char text[32], *mem;
-	pid_t pid;
 	int i;
 
 	if (repl_set_off() || move(GROUP, getpid()) || repl_pin(repl_topo.cpu[0]))
@@ -199,17 +213,19 @@ static int fork_at_the_limit(void)
 		 repl_read_long(GROUP "/memory.current") + (MANY + 256) * (long)PAGE);
 	if (put(GROUP, "memory.max", text))
 		return 4;
-	pid = fork();
-	if (pid < 0)
+	i = child_reads(mem);
+	if (i || oom_kills())
 		return 5;
-	if (!pid) {
-		for (i = 0; i < MANY; i++)
-			if (repl_load(mem + i * PMD_SIZE) != (uint64_t)i)
-				_exit(6);
-		_exit(0);
-	}
-	i = repl_wait(pid);
-	return i ?: oom_kills() ? 7 : 0;
+	/* Less than that: the copies that there are go first. */
+	if (put(GROUP, "memory.max", "max") || repl_set_mask(&all) ||
+	    own_copies() < MANY)
+		return 6;
+	snprintf(text, sizeof(text), "%ld",
+		 repl_read_long(GROUP "/memory.current") + 128 * (long)PAGE);
+	if (put(GROUP, "memory.max", text))
+		return 7;
+	i = child_reads(mem);
+	return i || oom_kills() ? 8 : 0;
 }
 
 /* Nobody is killed for copies of the tables that fork makes. */
