@@ -16,12 +16,12 @@
 #include "internal.h"
 
 /*
- * Nodes that a domain tree can be asked for: with CPUs to walk it and memory
- * for it to lie in, which must not be movable.
+ * Nodes that a domain tree can be asked for: with CPUs to walk it and memory.
+ * If all of that is movable, there are no copies until other memory comes.
  */
 void pgtable_repl_nodes(nodemask_t *nodes)
 {
-	nodes_and(*nodes, node_states[N_CPU], node_states[N_NORMAL_MEMORY]);
+	nodes_and(*nodes, node_states[N_CPU], node_states[N_MEMORY]);
 }
 
 /* Give an mm its state, under arch_pgtable_repl_lock(). */

@@ -211,7 +211,7 @@ static int repl_fixed_node_handler(const struct ctl_table *table, int write,
 	if (!err && write) {
 		if (node < 0 || node >= nr_node_ids)
 			err = -EINVAL;
-		else if (!node_state(node, N_NORMAL_MEMORY))
+		else if (!node_state(node, N_MEMORY))
 			err = -ENODEV;
 		else
 			WRITE_ONCE(pgtable_repl_fixed_node, node);
