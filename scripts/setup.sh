@@ -1,7 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Installs the Debian packages that building and running Nearwalk needs: only
-# what is missing, without questions. Usage: setup.sh [kernel|lab|demo|bench|mm|soak|all]
+# what is missing, without questions. Usage:
+#   setup.sh [kernel|lab|demo|bench|mm|soak|bochs|configs|all]
+# What bochs and configs need is not part of all: they run on demand.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -14,6 +16,8 @@ bench=(libtcmalloc-minimal4 memcached)
 mm=(gcc-multilib libc6-dev-i386 libcap-dev liburing-dev python3 xfsprogs)
 soak=(e2fsprogs memcached openjdk-17-jdk-headless postgresql procps
 	python3 redis-server stress-ng)
+bochs=(bochs bochsbios grub-common grub-pc-bin mtools vgabios xorriso)
+configs=(dwarves linux-config-6.12)
 check=(coccinelle shellcheck spin stress-ng)
 
 case ${1:-all} in
@@ -23,8 +27,10 @@ demo) want=("${kernel[@]}" "${lab[@]}" "${demo[@]}") ;;
 bench) want=("${kernel[@]}" "${lab[@]}" "${bench[@]}") ;;
 mm) want=("${kernel[@]}" "${lab[@]}" "${mm[@]}") ;;
 soak) want=("${kernel[@]}" "${lab[@]}" "${soak[@]}") ;;
+bochs) want=("${kernel[@]}" "${lab[@]}" "${bochs[@]}") ;;
+configs) want=("${kernel[@]}" "${lab[@]}" "${configs[@]}") ;;
 all) want=("${kernel[@]}" "${lab[@]}" "${demo[@]}" "${bench[@]}" "${mm[@]}" "${soak[@]}" "${check[@]}") ;;
-*) die "unknown group '$1'; allowed: kernel, lab, demo, bench, mm, soak, all" ;;
+*) die "unknown group '$1'; allowed: kernel, lab, demo, bench, mm, soak, bochs, configs, all" ;;
 esac
 
 # Whoever names a source archive does not need Debian's.
@@ -63,7 +69,7 @@ if [ ${#missing[@]} -gt 0 ]; then
 	}
 fi
 
-case ${1:-all} in lab | demo | bench | mm | soak | all)
+case ${1:-all} in lab | demo | bench | mm | soak | bochs | configs | all)
 	command -v cargo >/dev/null ||
 		die "no cargo; install Rust 1.85 or later (https://rustup.rs)"
 	;;

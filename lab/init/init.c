@@ -79,7 +79,7 @@ int main(void)
 	setup_early();
 	sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &param);
 	job_read(&job, "/job");
-	ports_open();
+	ports_open(&job);
 	setup_root(&job);
 	setup_system(&job);
 	ctl_send("ready");

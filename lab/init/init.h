@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The first process of a lab VM. It is linked statically and lies alone in the
+ * The first process of a lab VM. It is linked statically and lies in the
  * initial RAM file system, beside the file that describes its job; everything
- * else comes from the host over 9p.
+ * else comes from the host over 9p, or, on a machine without virtio devices,
+ * lies beside it.
  */
 #ifndef NEARWALK_LAB_INIT_H
 #define NEARWALK_LAB_INIT_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #define MAX_LIST 64
 
@@ -25,6 +27,7 @@ struct job {
 	bool tty;
 	unsigned short rows, cols;
 	unsigned int beat_secs;
+	bool alone;			/* no 9p, no ports: see ports.c */
 	struct pair shares[MAX_LIST];	/* 9p mount tag, path */
 	size_t nr_shares;
 	struct pair binds[MAX_LIST];	/* host path, path in the guest */
@@ -42,10 +45,12 @@ void setup_root(const struct job *job);
 void setup_system(const struct job *job);
 void teardown(const struct job *job);
 
-/* ports.c: the virtio-serial ports to the host, by name */
+/* ports.c: the virtio-serial ports to the host, by name, or the console */
 enum port { PORT_CTL, PORT_STDIN, PORT_STDOUT, PORT_STDERR, NR_PORTS };
 extern int port_fd[NR_PORTS];
-void ports_open(void);
+void ports_open(const struct job *job);
+/* write(2) to a port */
+ssize_t port_write(int fd, const char *data, size_t len);
 /* Sends one line to the host; waits until the host takes it. */
 void ctl_send(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 

@@ -8,6 +8,8 @@
  *   cwd PATH                 directory to start in
  *   tty ROWS COLS            give the command a terminal of this size
  *   beat SECS                heartbeat period
+ *   alone 1                  the machine has a console, and nothing else that
+ *                            leads to the host
  *   share TAG PATH           mount the 9p export TAG, writable, on PATH
  *   bind HOSTPATH\nPATH      show the host's directory at PATH
  *   sysctl NAME=VALUE
@@ -93,6 +95,8 @@ void job_read(struct job *job, const char *path)
 			job->tty = sscanf(value, "%hu %hu", &job->rows, &job->cols) == 2;
 		else if (!strcmp(p, "beat"))
 			job->beat_secs = strtoul(value, NULL, 10);
+		else if (!strcmp(p, "alone"))
+			job->alone = true;
 		else if (!strcmp(p, "share"))
 			add_pair(job->shares, &job->nr_shares, value, ' ');
 		else if (!strcmp(p, "bind"))

@@ -63,7 +63,7 @@ static bool flow_step(struct flow *f)
 		f->start = f->end;
 		return true;
 	}
-	n = write(f->to, f->data + f->start, f->end - f->start);
+	n = port_write(f->to, f->data + f->start, f->end - f->start);
 	if (n < 0) {
 		if (errno == EAGAIN || errno == EINTR)
 			return false;
@@ -247,6 +247,8 @@ struct relay_result relay_run(const struct job *job)
 	sigset_t mask;
 
 	tty = job->tty;
+	if (job->alone)
+		stdin_total = 0;	/* a console carries none */
 	signal(SIGPIPE, SIG_IGN);
 	sigemptyset(&mask);
 	sigaddset(&mask, SIGCHLD);
@@ -267,7 +269,8 @@ struct relay_result relay_run(const struct job *job)
 		}
 		p[i++] = (struct pollfd){ .fd = signals, .events = POLLIN };
 		p[i++] = (struct pollfd){ .fd = timer, .events = POLLIN };
-		p[i++] = (struct pollfd){ .fd = port_fd[PORT_CTL], .events = POLLIN };
+		p[i++] = (struct pollfd){ .fd = job->alone ? -1 : port_fd[PORT_CTL],
+					  .events = POLLIN };
 		if (poll(p, i, -1) < 0 && errno != EINTR)
 			die("poll: %s", strerror(errno));
 

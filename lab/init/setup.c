@@ -120,6 +120,14 @@ void setup_root(const struct job *job)
 	int tree[MAX_LIST];
 	size_t i;
 
+	if (job->alone) {
+		/* The root is in memory already, and holds what the job needs. */
+		for (i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
+			make_dirs(own[i]);
+			chmod(own[i], i == 2 ? 0755 : 01777);
+		}
+		return;
+	}
 	change_root();
 	/* Taken before a file system of our own hides it. */
 	for (i = 0; i < job->nr_binds; i++) {

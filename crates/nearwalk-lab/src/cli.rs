@@ -4,7 +4,7 @@
 use std::{
     ffi::OsString,
     io::{IsTerminal, stdin},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     thread,
     time::Duration,
@@ -18,8 +18,8 @@ use signal_hook::{
 };
 
 use crate::{
-    Accel, AccelChoice, Dimm, Error, Input, Job, Kernel, NodeSpec, Outcome, Pti, Size, Terminal,
-    Vm, VmConfig, VmHandle,
+    Accel, AccelChoice, Dimm, Emulator, Error, Input, Job, Kernel, NodeSpec, Outcome, Pti, Size,
+    Terminal, Vm, VmConfig, VmHandle, bochs,
     lens::Lens,
     outcome::status,
     paths::build_dir,
@@ -66,7 +66,7 @@ struct RunArgs {
     #[command(flatten)]
     machine: MachineArgs,
 
-    /// Print QEMU's command line and do nothing
+    /// Print QEMU's command line, or Bochs's settings, and do nothing
     #[arg(long)]
     dry_run: bool,
 
@@ -82,17 +82,21 @@ struct RunArgs {
 
 #[derive(Debug, clap::Args)]
 struct MachineArgs {
+    /// The machine: QEMU's, or Bochs's with PCID, four nodes made by the kernel and a console
+    #[arg(long, value_enum, default_value_t)]
+    emulator: Emulator,
+
     /// Number of memory nodes
     #[arg(long, default_value_t = 4, conflicts_with = "node")]
     nodes: u32,
 
-    /// Number of CPUs, shared evenly by the nodes
-    #[arg(long, default_value_t = 8, conflicts_with = "node")]
-    cpus: u32,
+    /// Number of CPUs, shared evenly by the nodes [default: 8, with Bochs 4]
+    #[arg(long, conflicts_with = "node")]
+    cpus: Option<u32>,
 
-    /// Memory, shared evenly by the nodes
-    #[arg(long, value_name = "SIZE", default_value_t = Size::gib(4), conflicts_with = "node")]
-    memory: Size,
+    /// Memory, shared evenly by the nodes [default: 4G, with Bochs 1G]
+    #[arg(long, value_name = "SIZE", conflicts_with = "node")]
+    memory: Option<Size>,
 
     /// One node, as cpus=N,memory=SIZE (repeat; either may be left out, nodes without CPUs last)
     #[arg(long, value_name = "NODE")]
@@ -106,7 +110,7 @@ struct MachineArgs {
     #[arg(long, value_enum, default_value_t)]
     accel: AccelChoice,
 
-    /// QEMU's -cpu, such as max or EPYC,+svm
+    /// QEMU's -cpu, such as max or EPYC,+svm, or Bochs's model, such as tigerlake
     #[arg(long, value_name = "MODEL")]
     cpu_model: Option<String>,
 
@@ -134,6 +138,10 @@ struct MachineArgs {
     #[arg(long, value_name = "DIR")]
     share: Vec<PathBuf>,
 
+    /// Take this file, with its libraries, or directory into a guest of Bochs (repeat)
+    #[arg(long, value_name = "PATH")]
+    file: Vec<PathBuf>,
+
     /// A memory module, as NODE=SIZE: memory that the guest adds to that node, offline, and can
     /// take offline as a whole (repeat)
     #[arg(long, value_name = "DIMM")]
@@ -149,7 +157,7 @@ struct MachineArgs {
 
     /// Count the guest as hung after this many seconds without a sign of life;
     /// seconds in which a busy host does not run it do not count
-    /// [default: 60, 240 for a debug kernel, ten times that with --icount]
+    /// [default: 60, 240 for a debug kernel, ten times that with --icount or Bochs]
     #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..))]
     patience: Option<u64>,
 
@@ -174,7 +182,15 @@ fn parse_sysctl(text: &str) -> Result<(String, String), String> {
 impl MachineArgs {
     fn config(&self) -> Result<VmConfig, Error> {
         let nodes = if self.node.is_empty() {
-            NodeSpec::even(self.nodes, self.cpus, self.memory)?
+            let (cpus, memory) = match self.emulator {
+                Emulator::Qemu => (8, Size::gib(4)),
+                Emulator::Bochs => (4, Size::gib(1)),
+            };
+            NodeSpec::even(
+                self.nodes,
+                self.cpus.unwrap_or(cpus),
+                self.memory.unwrap_or(memory),
+            )?
         } else {
             self.node.clone()
         };
@@ -183,6 +199,7 @@ impl MachineArgs {
             .iter()
             .flat_map(|words| words.split_whitespace());
         let config = VmConfig {
+            emulator: self.emulator,
             nodes,
             kernel: self.kernel.clone(),
             accel: self.accel,
@@ -194,6 +211,7 @@ impl MachineArgs {
             append: append.map(String::from).collect(),
             sysctls: self.sysctl.clone(),
             shares: self.share.clone(),
+            files: self.file.clone(),
             dimms: self.dimm.clone(),
             memory_dir: self.memory_file.clone(),
             plugin: None,
@@ -223,6 +241,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn dry_run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let config = args.machine.config()?;
     let kernel = config.kernel.image(&build_dir())?;
+    if config.emulator == Emulator::Bochs {
+        println!("{}", bochs::settings(&config, Path::new("disc.iso"), 3));
+        println!("# kernel: {}", bochs::command_line(&config));
+        return Ok(ExitCode::SUCCESS);
+    }
     // The numbers that a run is likely to get.
     let ends = Endpoints {
         console: 3,
@@ -250,6 +273,13 @@ fn dry_run(args: &RunArgs) -> anyhow::Result<ExitCode> {
 fn run_command(args: RunArgs) -> anyhow::Result<ExitCode> {
     let mut config = args.machine.config()?;
     let lens = match &args.lens {
+        Some(_) if config.emulator == Emulator::Bochs => {
+            return Err(Error::Invalid(
+                "--lens is not for Bochs: the lens is a plugin of QEMU's; allowed: --emulator qemu"
+                    .into(),
+            )
+            .into());
+        }
         Some(machine) => Some(Lens::new(&mut config, machine)?),
         None => None,
     };
@@ -268,6 +298,12 @@ fn run_command(args: RunArgs) -> anyhow::Result<ExitCode> {
 
 fn shell(machine: &MachineArgs) -> anyhow::Result<ExitCode> {
     let config = machine.config()?;
+    if config.emulator == Emulator::Bochs {
+        return Err(Error::Invalid(
+            "a guest of Bochs hears nothing from the host; allowed: `nearwalk lab run`".into(),
+        )
+        .into());
+    }
     if !stdin().is_terminal() {
         return Err(Error::Invalid(
             "the shell needs a terminal; to run a script, use `nearwalk lab run`".into(),
@@ -366,6 +402,20 @@ mod tests {
     }
 
     #[test]
+    fn bochs_has_a_smaller_machine() {
+        let config = machine("--emulator bochs --file /proc").unwrap().config();
+        let config = config.unwrap();
+        assert_eq!((config.cpus(), config.memory()), (4, Size::gib(1)));
+        assert_eq!(config.nodes.len(), 4);
+        assert!(
+            machine("--emulator bochs --icount")
+                .unwrap()
+                .config()
+                .is_err()
+        );
+    }
+
+    #[test]
     fn nodes_can_be_described_one_by_one() {
         let config = machine("--node cpus=4,memory=1G --node memory=1G")
             .unwrap()
@@ -384,6 +434,7 @@ mod tests {
             ("--pti maybe", "maybe", "auto, on, off"),
             ("--timeout 0", "0", "1.."),
             ("--node disk=1", "disk=1", "cpus=N"),
+            ("--emulator simics", "simics", "qemu, bochs"),
         ] {
             let error = machine(words).unwrap_err().to_string();
             assert!(error.contains(value) && error.contains(allowed), "{error}");

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{Error, Plugin, Size};
+use crate::{Error, Plugin, Size, bochs};
 
 /// The lab kernel's `CONFIG_NR_CPUS` and number of nodes.
 const MAX_CPUS: u32 = 64;
@@ -164,6 +164,16 @@ impl Kernel {
     }
 }
 
+/// Which program is the machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Emulator {
+    /// Nodes, devices, the host's files
+    #[default]
+    Qemu,
+    /// An Intel machine with PCID, INVPCID and VMX, and a console
+    Bochs,
+}
+
 /// What runs the guest's instructions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum AccelChoice {
@@ -190,10 +200,12 @@ pub enum Pti {
 /// CPUs and 1 GiB each.
 #[derive(Clone, Debug)]
 pub struct VmConfig {
+    pub emulator: Emulator,
+    /// Bochs has no nodes: its kernel makes as many as these of its memory.
     pub nodes: Vec<NodeSpec>,
     pub kernel: Kernel,
     pub accel: AccelChoice,
-    /// QEMU's `-cpu`; `None` takes an AMD CPU with nested paging (TCG) or the
+    /// QEMU's `-cpu`, or Bochs's model; `None` takes an AMD CPU with nested paging (TCG) or the
     /// host's (KVM).
     pub cpu_model: Option<String>,
     /// Five-level page tables.
@@ -210,6 +222,9 @@ pub struct VmConfig {
     pub sysctls: Vec<(String, String)>,
     /// Host directories that the guest may write, at the same path.
     pub shares: Vec<PathBuf>,
+    /// What a guest of Bochs gets beside the command: files, or directories with
+    /// all in them. Programs bring their libraries.
+    pub files: Vec<PathBuf>,
     /// Beside the nodes' own memory.
     pub dimms: Vec<Dimm>,
     /// Back each node's memory by a file `nodeN` here, which others can map.
@@ -234,6 +249,7 @@ impl Default for VmConfig {
             memory: Size::gib(1),
         };
         VmConfig {
+            emulator: Emulator::Qemu,
             nodes: vec![node; 4],
             kernel: Kernel::Ours,
             accel: AccelChoice::Auto,
@@ -245,6 +261,7 @@ impl Default for VmConfig {
             append: Vec::new(),
             sysctls: Vec::new(),
             shares: Vec::new(),
+            files: Vec::new(),
             dimms: Vec::new(),
             memory_dir: None,
             plugin: None,
@@ -332,6 +349,14 @@ impl VmConfig {
                 ));
             }
         }
+        if self.emulator == Emulator::Bochs {
+            self.validate_bochs()?;
+        } else if let Some(file) = self.files.first() {
+            return invalid(format!(
+                "--file {}: QEMU's guests see the host's files; allowed: with --emulator bochs",
+                file.display()
+            ));
+        }
         for word in &self.append {
             if word.contains('\0') || word.contains('\n') {
                 return invalid(format!("kernel parameter {word:?} has a line end in it"));
@@ -356,13 +381,94 @@ impl VmConfig {
         Ok(())
     }
 
+    /// Refuses what that machine has not got.
+    fn validate_bochs(&self) -> Result<(), Error> {
+        let invalid = |message: String| Err(Error::Invalid(message));
+        let cpus = self.nodes[0].cpus;
+        if self.nodes.iter().any(|node| *node != self.nodes[0]) {
+            return invalid(
+                "--node: Bochs has no nodes, its kernel makes them alike (numa=fake); allowed: \
+                 --nodes, --cpus and --memory"
+                    .into(),
+            );
+        }
+        if self.cpus() > bochs::MAX_CPUS || cpus == 0 {
+            return invalid(format!(
+                "{} CPUs; allowed with Bochs: 1 to {}",
+                self.cpus(),
+                bochs::MAX_CPUS
+            ));
+        }
+        if self.memory().in_mib() > bochs::MAX_MIB {
+            return invalid(format!(
+                "{} of memory; allowed with Bochs: {MIN_MEMORY} to {}",
+                self.memory(),
+                Size::mib(bochs::MAX_MIB)
+            ));
+        }
+        if let Some(model) = &self.cpu_model {
+            if !bochs::MODELS.contains(&model.as_str()) {
+                return invalid(format!(
+                    "'{model}' is no CPU model of Bochs; allowed: {}",
+                    bochs::MODELS.join(", ")
+                ));
+            }
+        }
+        for (given, option, why) in [
+            (
+                self.accel == AccelChoice::Kvm,
+                "--accel kvm",
+                "it emulates every instruction",
+            ),
+            (self.la57, "--la57", "none of its CPUs has five levels"),
+            (
+                self.icount || self.single_thread,
+                "--icount",
+                "it has another clock",
+            ),
+            (
+                !self.shares.is_empty(),
+                "--share",
+                "its guest cannot write to the host",
+            ),
+            (!self.dimms.is_empty(), "--dimm", "it has no memory modules"),
+            (
+                self.memory_dir.is_some(),
+                "--memory-file",
+                "its memory is its own",
+            ),
+            (
+                self.plugin.is_some(),
+                "--lens",
+                "the lens is a plugin of QEMU's",
+            ),
+        ] {
+            if given {
+                return invalid(format!(
+                    "{option} is not for Bochs: {why}; allowed: --emulator qemu"
+                ));
+            }
+        }
+        for file in &self.files {
+            if !file.exists() {
+                return invalid(format!("--file {}: there is no such file", file.display()));
+            }
+        }
+        Ok(())
+    }
+
     /// How long the guest may be silent. A debug kernel checks each access.
     pub(crate) fn patience(&self) -> Duration {
         let base = match self.kernel {
             Kernel::Ours | Kernel::Stock => 60,
             Kernel::Debug | Kernel::Path(_) => 240,
         };
-        let factor = if self.icount { 10 } else { 1 };
+        let factor = match (self.emulator, self.icount) {
+            // One host thread runs all CPUs, some ten million instructions a second.
+            (Emulator::Bochs, _) => 10,
+            (_, true) => 10,
+            _ => 1,
+        };
         self.patience.unwrap_or(Duration::from_secs(base * factor))
     }
 }
@@ -450,6 +556,32 @@ mod tests {
         assert!(refused(|c| c.sysctls = vec![("../x".into(), "1".into())]).contains("'../x'"));
         assert!(refused(|c| c.shares = vec!["/nowhere".into()]).contains("/nowhere"));
         assert!(refused(|c| c.append = vec!["a\nb".into()]).contains("a\\nb"));
+    }
+
+    #[test]
+    fn what_bochs_has_not_got_is_refused() {
+        let refused = |change: fn(&mut VmConfig)| {
+            refused(|config| {
+                config.emulator = Emulator::Bochs;
+                config.nodes = NodeSpec::even(4, 4, Size::gib(1)).unwrap();
+                change(config);
+            })
+        };
+        assert!(refused(|c| c.nodes[1].memory = Size::gib(1)).contains("--nodes, --cpus"));
+        assert!(refused(|c| c.nodes[0].cpus = 2).contains("--nodes, --cpus"));
+        assert!(refused(|c| c.nodes.iter_mut().for_each(|n| n.cpus = 3)).contains("12 CPUs"));
+        assert!(refused(|c| c.cpu_model = Some("EPYC".into())).contains("'EPYC' is no CPU model"));
+        assert!(refused(|c| c.accel = AccelChoice::Kvm).contains("--accel kvm is not for Bochs"));
+        assert!(refused(|c| c.icount = true).contains("--icount"));
+        assert!(refused(|c| c.la57 = true).contains("--la57"));
+        assert!(refused(|c| c.shares = vec!["/tmp".into()]).contains("--share"));
+        assert!(refused(|c| c.files = vec!["/nowhere".into()]).contains("/nowhere"));
+        let qemu = VmConfig {
+            files: vec!["/bin/sh".into()],
+            ..VmConfig::default()
+        };
+        let error = qemu.validate().unwrap_err().to_string();
+        assert!(error.contains("--emulator bochs"), "{error}");
     }
 
     #[test]

@@ -18,11 +18,14 @@ pub enum Error {
     #[error("cannot run {program}: {source}; `scripts/setup.sh lab` installs it")]
     NoQemu { program: String, source: io::Error },
 
+    #[error("cannot run {program}: {source}; `scripts/setup.sh bochs` installs it")]
+    NoBochs { program: String, source: io::Error },
+
     #[error("KVM was asked for, but {0}")]
     NoKvm(String),
 
     /// QEMU ended before the guest could do anything.
-    #[error("QEMU refused to start the machine:\n{0}")]
+    #[error("the emulator refused to start the machine:\n{0}")]
     Qemu(String),
 
     /// The guest could not set itself up for the job.

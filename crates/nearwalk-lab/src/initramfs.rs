@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{Error, Job, VmConfig, cpio::Archive, qemu};
+use crate::{Emulator, Error, Job, VmConfig, bochs, cpio::Archive, qemu};
 
 const INIT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/init"));
 
@@ -28,6 +28,9 @@ pub fn build(config: &VmConfig, job: &Job, binds: &Binds) -> Result<Vec<u8>, Err
     archive.char_device("dev/console", 0o600, 5, 1);
     archive.file("init", 0o755, INIT);
     archive.file("job", 0o600, &records(config, job, binds)?);
+    if config.emulator == Emulator::Bochs {
+        bochs::add_files(&mut archive, config, job)?;
+    }
     Ok(archive.finish())
 }
 
@@ -60,6 +63,9 @@ fn records(config: &VmConfig, job: &Job, binds: &Binds) -> Result<Vec<u8>, Error
     // Several in the time after which the guest counts as hung.
     let beat = (config.patience().as_secs() / 12).clamp(1, 10);
     out.add("beat", &[beat.to_string().as_ref()])?;
+    if config.emulator == Emulator::Bochs {
+        out.add("alone", &["1".as_ref()])?;
+    }
     for (index, share) in config.shares.iter().enumerate() {
         let tag = qemu::share_tag(index);
         out.add("share", &[tag.as_ref(), " ".as_ref(), share.as_os_str()])?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The lab: boots a virtual machine with several memory nodes under QEMU and
-//! runs a command of the host in it.
+//! The lab: boots a virtual machine with several memory nodes under QEMU, or a
+//! simple one under Bochs, and runs a command of the host in it.
 //!
 //! ```no_run
 //! use nearwalk_lab::{Job, Vm, VmConfig};
@@ -17,6 +17,7 @@
 //! that no passing test may say.
 
 mod accel;
+mod bochs;
 mod cli;
 mod clock;
 mod config;
@@ -39,7 +40,7 @@ mod vm;
 
 pub use accel::Accel;
 pub use cli::{Args, run};
-pub use config::{AccelChoice, Dimm, Kernel, NodeSpec, Pti, VmConfig};
+pub use config::{AccelChoice, Dimm, Emulator, Kernel, NodeSpec, Pti, VmConfig};
 pub use console::{Finding, FindingKind};
 pub use error::Error;
 pub use job::{Input, Job, Terminal};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! A virtual machine from start to end: QEMU as a child process, threads that
+//! A virtual machine from start to end: its emulator as a child process, threads that
 //! carry its streams, and the watch over its signs of life.
 
 use std::{
@@ -22,7 +22,7 @@ use std::{
 };
 
 use crate::{
-    Accel, End, Error, FindingKind, Job, Outcome, Terminal, VmConfig,
+    Accel, Emulator, End, Error, FindingKind, Job, Outcome, Terminal, VmConfig, bochs,
     console::Scanner,
     initramfs,
     paths::build_dir,
@@ -67,6 +67,8 @@ pub struct Vm {
     started: Instant,
     patience: Duration,
     timeout: Option<Duration>,
+    /// What Bochs reads as it goes; removed when all else has ended.
+    _files: Option<bochs::Machine>,
 }
 
 /// Controls a [`Vm`] while another thread waits for it.
@@ -105,7 +107,10 @@ impl Vm {
         let kernel = config.kernel.image(&build)?;
         let accel = Accel::choose(config)?;
         let config = &with_absolute_paths(config)?;
-        let binds = binds(config, &job, &build);
+        let binds = match config.emulator {
+            Emulator::Qemu => binds(config, &job, &build),
+            Emulator::Bochs => initramfs::Binds::new(),
+        };
         let archive = initramfs::build(config, &job, &binds)?;
         if let Some(dir) = &config.memory_dir {
             fs::create_dir_all(dir).map_err(Error::io(dir.display().to_string()))?;
@@ -133,15 +138,38 @@ impl Vm {
         inherited.push(initramfs.as_raw_fd());
 
         let started = Instant::now();
-        let qemu = Qemu::spawn(&qemu::arguments(config, accel, &kernel, &ends), inherited)?;
-        drop(guest);
+        let mut files = None;
+        let qemu = if config.emulator == Emulator::Bochs {
+            let (serial, port) = bochs::pipe().map_err(Error::io("a pipe"))?;
+            let machine =
+                bochs::Machine::create(config, &build, &kernel, &archive, port.as_raw_fd())?;
+            let qemu = Qemu::spawn(bochs::PROGRAM, &machine.arguments(), vec![port.as_raw_fd()])?;
+            let [console, _, ctl, _, stdout, stderr] =
+                <[UnixStream; 6]>::try_from(guest).expect("six pairs were made");
+            let streams = bochs::Streams {
+                console,
+                ctl,
+                stdout,
+                stderr,
+            };
+            bochs::take_apart(serial, streams);
+            files = Some(machine);
+            qemu
+        } else {
+            let arguments = qemu::arguments(config, accel, &kernel, &ends);
+            let qemu = Qemu::spawn(qemu::PROGRAM, &arguments, inherited)?;
+            drop(guest);
+            qemu
+        };
 
         let clone = |stream: &UnixStream| stream.try_clone().map_err(Error::io("a socket"));
         let (sender, events) = mpsc::channel();
         let ctl_reader = clone(&ctl)?;
         let ctl_events = sender.clone();
         thread::spawn(move || control(ctl_reader, &ctl_events));
-        relay::input(job.stdin, stdin, clone(&ctl)?);
+        if config.emulator == Emulator::Qemu {
+            relay::input(job.stdin, stdin, clone(&ctl)?);
+        }
         Ok(Vm {
             qemu,
             events,
@@ -150,7 +178,10 @@ impl Vm {
                 relay::output(stderr, job.stderr, sender.clone()),
             ],
             console: Console::watch(console, console_log, sender.clone()),
-            monitor: Monitor::new(qmp).ok(),
+            monitor: match config.emulator {
+                Emulator::Qemu => Monitor::new(qmp).ok(),
+                Emulator::Bochs => None,
+            },
             handle: VmHandle {
                 ctl: Arc::new(Mutex::new(ctl)),
                 events: sender,
@@ -158,6 +189,7 @@ impl Vm {
             started,
             patience: config.patience(),
             timeout: config.timeout,
+            _files: files,
         })
     }
 
@@ -371,7 +403,7 @@ fn control(ctl: UnixStream, events: &Sender<Event>) {
     }
 }
 
-/// QEMU, killed when this is dropped.
+/// The emulator, killed when this is dropped.
 struct Qemu {
     child: Child,
     stderr: Arc<Mutex<String>>,
@@ -379,11 +411,16 @@ struct Qemu {
 }
 
 impl Qemu {
-    fn spawn(arguments: &[impl AsRef<OsStr>], inherited: Vec<RawFd>) -> Result<Qemu, Error> {
-        let mut command = Command::new(qemu::PROGRAM);
+    fn spawn(
+        program: &str,
+        arguments: &[impl AsRef<OsStr>],
+        inherited: Vec<RawFd>,
+    ) -> Result<Qemu, Error> {
+        let mut command = Command::new(program);
+        let bochs = program == bochs::PROGRAM;
         command
             .args(arguments)
-            .stdin(Stdio::null())
+            .stdin(if bochs { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             // A key that interrupts goes to the command in the guest.
@@ -400,10 +437,23 @@ impl Qemu {
                 Ok(())
             });
         }
-        let mut child = command.spawn().map_err(|source| Error::NoQemu {
-            program: qemu::PROGRAM.into(),
-            source,
+        let mut child = command.spawn().map_err(|source| match bochs {
+            true => Error::NoBochs {
+                program: program.into(),
+                source,
+            },
+            false => Error::NoQemu {
+                program: program.into(),
+                source,
+            },
         })?;
+        // Debian's Bochs starts in its debugger. The pipe stays open: at its end
+        // the debugger would end, too.
+        if let Some(stdin) = &mut child.stdin {
+            stdin
+                .write_all(b"c\n")
+                .map_err(Error::io("the debugger of Bochs"))?;
+        }
         let stderr = Arc::new(Mutex::new(String::new()));
         let shared = Arc::clone(&stderr);
         let pipe = child.stderr.take().expect("stderr is piped");
