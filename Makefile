@@ -68,6 +68,10 @@ model: ## random operations against a model, with new seeds, over all modes; DUR
 	@scripts/selftests.sh >/dev/null
 	@scripts/model.sh $(or $(DURATION),30m) $(MODES)
 
+.PHONY: configs
+configs: ## build and boot configurations that nothing else builds, hours; CONFIGS="tracers rt small cloud random"
+	@scripts/configs.sh $(CONFIGS)
+
 .PHONY: demo
 demo: ## build what is missing and watch memcached's page tables move
 	@scripts/setup.sh demo
