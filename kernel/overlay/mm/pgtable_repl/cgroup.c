@@ -216,10 +216,15 @@ static void repl_group_behind(struct repl_group *group)
 static void repl_subtree_behind(struct mem_cgroup *root)
 {
 	struct mem_cgroup *memcg;
+	struct repl_group *group;
 
 	for (memcg = mem_cgroup_iter(root, NULL, NULL); memcg;
-	     memcg = mem_cgroup_iter(root, memcg, NULL))
-		repl_group_note(repl_group(memcg));
+	     memcg = mem_cgroup_iter(root, memcg, NULL)) {
+		/* One that is being made has none yet, and no processes. */
+		group = repl_group(memcg);
+		if (group)
+			repl_group_note(group);
+	}
 	queue_delayed_work(system_unbound_wq, &repl_catch_up_work,
 			   REPL_BUSY_DELAY);
 }

@@ -249,6 +249,8 @@ static int repl_set(struct mm_struct *mm,
 	else if (on && READ_ONCE(sysctl_pgtable_repl_mode) ==
 		 PGTABLE_REPL_SYS_OFF)
 		err = -EOPNOTSUPP;	/* by now */
+	else if (on && check_stable_address_space(mm))
+		err = -EINTR;	/* a fork has failed: its VMAs are not all there */
 	if (err)
 		goto unlock;
 	if (on)

@@ -242,9 +242,15 @@ static unsigned int repl_threads_max(struct mm_struct *mm)
 	struct task_struct *task = current;
 	unsigned int max;
 
+#ifdef CONFIG_MEMCG
+	/* In fork, the child names its parent's task group, which it does not hold. */
+	if (READ_ONCE(mm->pgtable_repl->forker))
+		return 1;
+#endif
 	rcu_read_lock();
 #ifdef CONFIG_MEMCG
-	task = rcu_dereference(mm->owner) ?: current;
+	if (!mem_cgroup_disabled())
+		task = rcu_dereference(mm->owner) ?: current;
 #endif
 	max = min3(pgtable_repl_cpu_quota(task), num_online_cpus(),
 		   (unsigned int)REPL_THREADS_MAX);
