@@ -709,13 +709,14 @@ bool __pgtable_repl_clear_young_pmd(void *entry)
 		pteval_t old = READ_ONCE(*slot), new;
 
 		do {
-			if (!(old & _PAGE_ACCESSED))
+			/* Nor a bit that some walkers set in what is empty. */
+			if (!repl_is_table(old) || !(old & _PAGE_ACCESSED))
 				break;
 			new = old & ~_PAGE_ACCESSED;
 			if (copy->pt_repl_lazy)
 				new |= REPL_WAS_ACCESSED;
 		} while (!try_cmpxchg(slot, &old, new));
-		young |= old & _PAGE_ACCESSED;
+		young |= repl_is_table(old) && (old & _PAGE_ACCESSED);
 	}
 	return young;
 }

@@ -59,7 +59,7 @@
 
 static DEFINE_PER_CPU(struct cpumask, repl_sharer_cpus);
 
-/* Entries that are looked at for a flush: 8 GiB of PTE tables. */
+/* Entries and copies that are looked at for a flush; 8 GiB of PTE tables at most. */
 #define REPL_LOOK_MAX	4096
 
 #ifdef CONFIG_FAULT_INJECTION
@@ -130,8 +130,12 @@ static void repl_share(struct repl_sharers *s, struct ptdesc *table)
 {
 	struct ptdesc *copy;
 
-	for_each_copy(copy, table)
+	for_each_copy(copy, table) {
 		node_set(copy->pt_repl_domain, s->found);
+		/* On another node: as dear as an entry. */
+		if (s->left)
+			s->left--;
+	}
 }
 
 /* Walk the canonical tables below @table from @start to @last, inclusive. */
@@ -156,7 +160,7 @@ static void repl_share_range(struct repl_sharers *s, struct ptdesc *table,
 		}
 		if (!repl_is_table(val)) {
 			if (!shared && (!s->recorded ||
-					(s->retracted && !val &&
+					(s->retracted && repl_none(val) &&
 					 level == PG_LEVEL_2M))) {
 				repl_share(s, table);
 				shared = true;
