@@ -179,7 +179,7 @@ selftests_in_vm() {
 }
 
 # KFENCE changes the kernel's page tables from interrupts, here and below.
-stage_vm-release() { selftests_in_vm vm-release ours 900 --append kfence.sample_interval=10; }
+stage_vm-release() { selftests_in_vm vm-release ours 1500 --append kfence.sample_interval=10; }
 
 # Lazy trees, in every process and for what does not ask for one or the other.
 stage_vm-lazy() {

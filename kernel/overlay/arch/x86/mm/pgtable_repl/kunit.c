@@ -633,7 +633,7 @@ static void repl_test_leaves_reserves_alone(struct kunit *test)
 	unsigned int flags, domain;
 	struct zone *zones;
 	struct page *page;
-	int i;
+	int i, wmark;
 
 	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
 	domain = first_node(t->mm->pgtable_repl->policy.nodes);
@@ -646,8 +646,9 @@ static void repl_test_leaves_reserves_alone(struct kunit *test)
 	flags = memalloc_noreclaim_save();
 	for (i = 0; i < MAX_NR_ZONES; i++) {
 		memcpy(marks[i], zones[i]._watermark, sizeof(marks[i]));
-		zones[i]._watermark[WMARK_MIN] = LONG_MAX / 2;
-		zones[i]._watermark[WMARK_LOW] = LONG_MAX / 2;
+		/* All: above the high one, the allocator asks no further. */
+		for (wmark = 0; wmark < NR_WMARK; wmark++)
+			zones[i]._watermark[wmark] = LONG_MAX / 2;
 	}
 	page = pgtable_repl_alloc_page(t->mm, domain, 0,
 				       GFP_NOWAIT | __GFP_NOWARN);
