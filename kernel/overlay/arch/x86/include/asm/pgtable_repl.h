@@ -181,7 +181,8 @@ static inline void pgtable_repl_flush_lazy_mmu_mode(void)
  * keep the registers that hold its result: no tracer may attach to one of these.
  * kprobes may, at the entry and at the return: they keep all.
  */
-#define __repl_slow	notrace __attribute__((no_caller_saved_registers))
+#define __repl_slow							\
+	__attribute__((no_caller_saved_registers, no_instrument_function))
 
 #define pgtable_repl_call(func, entry, arg)				\
 ({									\
