@@ -56,9 +56,9 @@ static void sit(struct stuck *s, const char *group, const char *own)
 	close(s->thaw[1]);
 	snprintf(path, sizeof(path), "%s/page", s->dir);
 	fd = open(path, O_RDWR);
-	/* In its group first, which is then charged for the copies. */
+	/* In its group first, which is charged for copies made from then on. */
 	if (fd < 0 || (group && move(group, getpid())) ||
-	    repl_proc_write(getpid(), own))
+	    repl_proc_write(getpid(), "off") || repl_proc_write(getpid(), own))
 		_exit(1);
 	mem = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (mem == MAP_FAILED || *(volatile char *)mem != 'x')
