@@ -171,7 +171,7 @@ selftests_in_vm() {
 	"$nearwalk" lab run --kernel "$kernel" --timeout "$limit" --log "$logs/$name.console" \
 		--cpu-model "${model:-EPYC,+svm,+npt,+pku}" "${options[@]}" -- \
 		"${before[@]}" env PGTABLE_REPL_TEST_LAZY=$lazy PGTABLE_REPL_TEST_CPUS=$cpus \
-		"$BUILD/selftests/run_kselftest.sh" -o "$limit" "$@" | awk -f scripts/times.awk || status=$?
+		"$BUILD/selftests/run_kselftest.sh" -o "$limit" "$@" | scripts/times.sh || status=$?
 	counts=$(awk -f scripts/tap.awk "$logs/$name.log")
 	echo "counts: $counts"
 	case $counts in 0\ 0\ 0) return 1 ;; esac
