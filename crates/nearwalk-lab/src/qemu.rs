@@ -33,7 +33,7 @@ pub fn arguments(
     args.words("-nodefaults -no-user-config -no-reboot -display none");
     // Not `pc`: that one makes its interrupt routing in a loop of ACPI code, for
     // which a debug kernel needs more than the 30 s that it allows.
-    args.words("-machine q35");
+    args.words("-machine q35,sata=off");
     args.option("-name", "nearwalk-lab");
     args.option("-accel", accelerator(config, accel));
     args.option("-cpu", cpu_model(config, accel));
@@ -58,7 +58,7 @@ pub fn arguments(
     args.words("-serial chardev:console");
     chardev(&mut args, "qmp", ends.qmp);
     args.words("-mon chardev=qmp,mode=control");
-    args.words("-device virtio-serial-pci");
+    args.option("-device", virtio("virtio-serial-pci"));
     for (name, fd) in [
         ("ctl", ends.ctl),
         ("stdin", ends.stdin),
@@ -234,12 +234,26 @@ fn chardev(args: &mut Arguments, id: &str, fd: i32) {
 }
 
 fn export(args: &mut Arguments, tag: &str, path: &Path, more: &str) {
-    let mut option = OsString::from("local,path=");
+    let mut option = OsString::from(format!("local,id={tag},path="));
     option.push(escape(path.as_os_str()));
-    option.push(format!(
-        ",mount_tag={tag},security_model=none,multidevs=remap{more}"
-    ));
-    args.option("-virtfs", option);
+    option.push(format!(",security_model=none,multidevs=remap{more}"));
+    args.option("-fsdev", option);
+    args.option(
+        "-device",
+        virtio(&format!("virtio-9p-pci,fsdev={tag},mount_tag={tag}")),
+    );
+}
+
+/// A virtio device that the guest reaches by I/O ports alone: no device of the
+/// machine has memory that the guest maps.
+///
+/// In QEMU before 8.1 a vCPU thread can look up what it remembers of an address in
+/// the map of devices that another vCPU has just replaced (`tcg_commit()`), and its
+/// write, most often to the local APIC, reaches another device: an interrupt is
+/// never ended, or QEMU stops at an assertion in `msix_table_mmio_write()`. The map
+/// changes whenever Linux, sizing a device's BARs, switches its memory off and on.
+fn virtio(device: &str) -> String {
+    format!("{device},disable-legacy=off,disable-modern=on,vectors=0")
 }
 
 /// QEMU splits options at commas, except at doubled ones.
@@ -313,7 +327,8 @@ mod tests {
             "-object memory-backend-ram,id=m3,size=1024M -numa node,nodeid=3,cpus=6-7,memdev=m3",
             "-kernel /k/bzImage -initrd /proc/self/fd/9",
             "-chardev socket,id=stderr,fd=8 -device virtserialport,chardev=stderr,name=nearwalk.stderr",
-            "-virtfs local,path=/,mount_tag=root,security_model=none,multidevs=remap,readonly=on",
+            "-fsdev local,id=root,path=/,security_model=none,multidevs=remap,readonly=on",
+            "-device virtio-9p-pci,fsdev=root,mount_tag=root,disable-legacy=off,disable-modern=on,vectors=0",
         ] {
             assert!(line.contains(part), "no '{part}' in {line}");
         }
@@ -395,7 +410,7 @@ mod tests {
             ..VmConfig::default()
         };
         let line = line(&config, Accel::Tcg);
-        assert!(line.contains("local,path=/a,,b,mount_tag=share0"), "{line}");
+        assert!(line.contains("local,id=share0,path=/a,,b,"), "{line}");
         assert!(line.contains("share=on,mem-path=/c,,d/node0"), "{line}");
     }
 
