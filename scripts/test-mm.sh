@@ -3,7 +3,8 @@
 # Runs the kernel's own tests of memory management, and of KVM, in the lab VM:
 # on the stock kernel and on ours with every process replicated from init on:
 # as REPL_MODE in the environment says, 3 (eagerly), 4 (lazily; see
-# vm.pgtable_repl_mode) or "3 4", both against one run of the stock kernel.
+# vm.pgtable_repl_mode) or "3 4", both against one run of the stock kernel. With
+# MM_BASE=off, ours without replication takes the stock kernel's place.
 # Prints what differs; the exit status is 1 if anything does.
 # Usage: test-mm.sh [quick|all|TEST...]; `test-mm.sh list` names the tests.
 set -euo pipefail
@@ -16,6 +17,8 @@ read -ra modes <<<"${REPL_MODE:-3}"
 for mode in "${modes[@]}"; do
 	[[ $mode = [0-4] ]] || die "REPL_MODE '$mode'; allowed: 0 to 4, as vm.pgtable_repl_mode"
 done
+base=${MM_BASE:-stock}
+[[ $base = stock || $base = off ]] || die "MM_BASE '$base'; allowed: stock, off"
 nearwalk=${CARGO_TARGET_DIR:-$ROOT/target}/debug/nearwalk
 shadow=$BUILD/selftests-mm-tree
 objects=$BUILD/selftests-mm-objects
@@ -100,12 +103,15 @@ build_tests
 cargo build --locked --quiet
 mkdir -p "$logs"
 failed=0
-run_on stock stock || failed=1
+case $base in
+stock) run_on stock stock || failed=1 ;;
+off) run_on ours off --append sysctl.vm.pgtable_repl_mode=0 || failed=1 ;;
+esac
 for mode in "${modes[@]}"; do
 	run_on ours "mode$mode" --append "sysctl.vm.pgtable_repl_mode=$mode" || failed=1
 done
 for mode in "${modes[@]}"; do
 	echo "vm.pgtable_repl_mode=$mode:"
-	awk -f lab/mm/compare.awk "$list" "$logs/stock" "$logs/mode$mode" || failed=1
+	awk -f lab/mm/compare.awk "$list" "$logs/$base" "$logs/mode$mode" || failed=1
 done
 exit "$failed"

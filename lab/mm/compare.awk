@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Compares what the same tests gave on two kernels.
-# Usage: awk -f compare.awk LIST BASE OURS: the list of tests, and two directories
-# that run.sh wrote.
+# Compares what the same tests gave on two kernels, or on one without copies and
+# with them. Usage: awk -f compare.awk LIST BASE OURS: the list of tests, and two
+# directories that run.sh wrote; what is compared with is called by the name of its.
 # Prints a line for each test and one for each difference. The exit status is 1
 # if there was one, if a test timed out, or if the consistency check of
 # replicated page tables found something.
@@ -115,9 +115,11 @@ function brief(outcomes,    n, i, f, run, text) {
 
 BEGIN {
 	read_list(ARGV[1]); base = ARGV[2]; ours = ARGV[3]
+	of = base
+	sub(/.*\//, "", of)
 	read_results("base", base)
 	read_results("ours", ours)
-	printf "%-28s %-8s %-8s %5s %8s %8s\n", "test", "stock", "ours", "parts", "stock/s", "ours/s"
+	printf "%-28s %-8s %-8s %5s %8s %8s\n", "test", of, "ours", "parts", of "/s", "ours/s"
 	for (i = 1; i <= tests; i++) {
 		t = order[i]
 		b = ("base", t) in whole ? whole["base", t] : "missing"
@@ -125,19 +127,19 @@ BEGIN {
 		printf "%-28s %-8s %-8s %5d %8.1f %8.1f\n", t, b, o, total["ours", t],
 			seconds["base", t], seconds["ours", t]
 		wholes["base", b]++; wholes["ours", o]++
-		if (b != o) differ(t, "stock " b ", ours " o)
+		if (b != o) differ(t, of " " b ", ours " o)
 		else if (b == "timeout" || b == "missing") differ(t, b " on both")
 		if (check["ours", t] == "differs") differ(t, "copies differ from the canonical tables, see its log")
 		for (key in parts) {
 			split(key, p, SUBSEP)
 			if (p[1] != t || result["base", key] == result["ours", key]) continue
-			differ(t, p[2] ": stock " brief(result["base", key]) "; ours " brief(result["ours", key]))
+			differ(t, p[2] ": " of " " brief(result["base", key]) "; ours " brief(result["ours", key]))
 		}
 	}
 	for (k = 1; k <= 2; k++) {
 		kernel = k == 1 ? "base" : "ours"
 		printf "%-6s %d tests: %d passed, %d failed, %d skipped; parts: %d passed, %d failed, %d skipped\n",
-			k == 1 ? "stock" : "ours", tests,
+			k == 1 ? of : "ours", tests,
 			wholes[kernel, "pass"], wholes[kernel, "fail"] + wholes[kernel, "timeout"], wholes[kernel, "skip"],
 			count[kernel, "pass"], count[kernel, "fail"], count[kernel, "skip"]
 	}
