@@ -42,14 +42,15 @@ while read -r name; do
 done < <(grep -oE '\b(bad|good)_[a-z_]+\(' fixtures.c | tr -d '(')
 
 # --- the tree: functions that can have such, in their lines ---
-raw='[=(,][[:space:]]*(READ_ONCE[(])?[*][a-z_>(-]*(pte|pmd|pud)|pmdp_get_lockless[(]|pudp_get[(]|ptep_get_single[(]'
-use='(pte|pmd|pud)_(young|dirty|modify|wrprotect|(swp_)?mk[a-z]+|(set|clear)_flags)[(]|set_(huge_)?(pte|pmd|pud)(_at)?[(]|_establish[(]'
+raw='[=(,][[:space:]]*(READ_ONCE[(])?[*][a-z_>(-]*(pte|pmd|pud)|[=(,][[:space:]]*(READ_ONCE[(])?[a-z_>-]*(pte|pmd|pud)p?[[]|pmdp_get_lockless[(]|pudp_get[(]|ptep_get_single[(]'
+value='(pte|pmd|pud)_t [a-z_]+[,)]'
+use='(pte|pmd|pud)_(t |(young|dirty|modify|wrprotect|val|flags|(swp_)?mk[a-z]+|(set|clear)_flags)[(])|set_(huge_)?(pte|pmd|pud)(_at)?[(]|_establish[(]'
 cd "$tree"
-grep -rlE --include='*.[ch]' "$raw" mm fs kernel virt lib io_uring drivers include/linux arch/x86 |
+grep -rlE --include='*.[ch]' "$raw|$value" mm fs kernel virt lib io_uring drivers include/linux arch/x86 |
 	grep -vE '^arch/x86/(mm/pgtable_repl|boot|um|entry/vdso|xen)/|^drivers/iommu/|_32\.c$' >"$out/files"
 while IFS= read -r file; do
 	mkdir -p "$out/tree/$(dirname "$file")"
-	awk -v raw="$raw" -v use="$use" -f "$cocci/functions.awk" "$file" >"$out/tree/$file" ||
+	awk -v raw="$raw" -v use="$use" -v value="$value" -f "$cocci/functions.awk" "$file" >"$out/tree/$file" ||
 		rm "$out/tree/$file"
 done <"$out/files"
 cd "$out/tree"

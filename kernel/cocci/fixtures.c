@@ -103,3 +103,90 @@ static void good_exchanged(struct vm_area_struct *vma, pmd_t *pmdp)
 
 	set_pmd_at(vma->vm_mm, 0, pmdp, pmd_mkclean(pmd));
 }
+
+/* As walk_pmd_range_locked() was: an entry of several. */
+static bool bad_of_an_array(pmd_t *pmd, int i)
+{
+	return pmd_dirty(pmd[i]);
+}
+
+static bool bad_from_an_array(pmd_t *pmd, int i)
+{
+	pmd_t val = READ_ONCE(pmd[i]);
+
+	return pmd_young(val);
+}
+
+static bool bad_by_name(pte_t *ptep)
+{
+	return pte_flags(*ptep) & _PAGE_DIRTY;
+}
+
+static unsigned long bad_by_names(pmd_t *pmdp)
+{
+	pmd_t pmd;
+
+	pmd = READ_ONCE(*pmdp);
+	return pmd_val(pmd) & (_PAGE_ACCESSED | _PAGE_DIRTY);
+}
+
+/* As copy_pte_range() does: who gets it, or gets it from there, must add the bits. */
+static void makes_another(pte_t *dst_pte, pte_t pte)
+{
+	set_pte(dst_pte, pte_wrprotect(pte));
+}
+
+static void hands_on(pte_t *dst_pte, pte_t pte)
+{
+	makes_another(dst_pte, pte);
+}
+
+static int bad_handed_on(pte_t *src_pte, pte_t *dst_pte)
+{
+	pte_t ptent;
+
+	ptent = ptep_get_single(src_pte);
+	if (pte_none(ptent))
+		return 0;
+	hands_on(dst_pte, ptent);
+	return 1;
+}
+
+static void bad_handed_to_nobody_knows(pte_t *ptep)
+{
+	pte_t pte = *ptep;
+
+	nobody_knows(pte);
+}
+
+static void adds(pte_t *dst_pte, pte_t *src_pte, pte_t pte)
+{
+	if (!pte_is_complete(pte))
+		pte = pte_add_copied(src_pte, pte);
+	set_pte(dst_pte, pte_wrprotect(pte));
+}
+
+static void good_adds(pte_t *src_pte, pte_t *dst_pte)
+{
+	pte_t ptent;
+
+	ptent = ptep_get_single(src_pte);
+	adds(dst_pte, src_pte, ptent);
+}
+
+static bool asks_only(pte_t pte)
+{
+	return pte_present(pte) && !pte_protnone(pte);
+}
+
+static bool good_asked(pte_t *ptep)
+{
+	pte_t pte = *ptep;
+
+	return asks_only(pte);
+}
+
+static bool good_other_names(pte_t *ptep, pmd_t *pmd, int i)
+{
+	return (pte_flags(*ptep) & _PAGE_USER) && pmd_present(pmd[i]);
+}
