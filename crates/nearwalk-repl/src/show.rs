@@ -159,11 +159,12 @@ impl fmt::Display for Setting {
     }
 }
 
-const SYSCTLS: [&str; 7] = [
+const SYSCTLS: [&str; 8] = [
     "mode",
     "fixed_node",
     "reserve",
     "process_max",
+    "node_max",
     "prefetch",
     "idle",
     "domains",
@@ -219,6 +220,8 @@ fn explain(name: &str, value: &Setting) -> &'static str {
         ("vm.pgtable_repl_reserve", _) => "4 KiB pages kept ready on each node",
         ("vm.pgtable_repl_process_max", 0) => "no limit for the copies of a process",
         ("vm.pgtable_repl_process_max", _) => "most 4 KiB pages that copies of a process take",
+        ("vm.pgtable_repl_node_max", 100) => "no limit for the copies on a node",
+        ("vm.pgtable_repl_node_max", _) => "most that copies take of a node, in per cent",
         ("vm.pgtable_repl_prefetch", _) => "log2 of the entries that a lazy fill copies",
         ("vm.pgtable_repl_idle", 0) => "lazy copies in disuse are kept",
         ("vm.pgtable_repl_idle", _) => "seconds between looks for lazy copies in disuse",
@@ -402,6 +405,7 @@ PID  COMMAND  MODE  NODES  SOURCE  FALLBACKS
     fn the_systems_part_is_shown_with_its_meaning() {
         let mut fixture = machine();
         fixture.file("/proc/sys/vm/pgtable_repl_reserve", "64\n");
+        fixture.file("/proc/sys/vm/pgtable_repl_node_max", "10\n");
         fixture.file("/proc/sys/vm/pgtable_repl_domains", "0\n");
         fixture.file(
             "/proc/vmstat",
@@ -411,12 +415,13 @@ PID  COMMAND  MODE  NODES  SOURCE  FALLBACKS
         assert_eq!(
             render_settings(&settings),
             "\
-NAME                     VALUE  MEANING
-vm.pgtable_repl_mode         1  per process
-vm.pgtable_repl_reserve     64  4 KiB pages kept ready on each node
-vm.pgtable_repl_domains      0  CPUs that share their copies
-nr_pgtable_repl_pages       47  copies in use now, 4 KiB pages
-pgtable_repl_alloc          50  copies made
+NAME                      VALUE  MEANING
+vm.pgtable_repl_mode          1  per process
+vm.pgtable_repl_reserve      64  4 KiB pages kept ready on each node
+vm.pgtable_repl_node_max     10  most that copies take of a node, in per cent
+vm.pgtable_repl_domains       0  CPUs that share their copies
+nr_pgtable_repl_pages        47  copies in use now, 4 KiB pages
+pgtable_repl_alloc           50  copies made
 "
         );
     }
