@@ -100,11 +100,13 @@ pgd_t *__pgtable_repl_pgd(struct mm_struct *mm)
 pgd_t *__pgtable_repl_loaded_pgd(struct mm_struct *mm)
 {
 	struct pgtable_repl *repl = mm_pgtable_repl(mm);
-	pgd_t *pgd = __va(read_cr3_pa());
 	unsigned int domain;
+	pgd_t *pgd;
 
 	if (!repl)
 		return mm->pgd;
+	/* Not for every mm: KVM asks at each entry, and a hypervisor may trap it. */
+	pgd = __va(read_cr3_pa());
 	domain = domain_of(smp_processor_id());
 	if (pgd == READ_ONCE(repl->roots[domain]) ||
 	    pgd == READ_ONCE(repl->retired[domain]))
