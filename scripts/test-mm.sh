@@ -4,7 +4,8 @@
 # on the stock kernel and on ours with every process replicated from init on:
 # as REPL_MODE in the environment says, 3 (eagerly), 4 (lazily; see
 # vm.pgtable_repl_mode) or "3 4", both against one run of the stock kernel. With
-# MM_BASE=off, ours without replication takes the stock kernel's place.
+# MM_BASE=off or eager, ours without replication, or with all of it eager, takes the
+# stock kernel's place.
 # Prints what differs; the exit status is 1 if anything does.
 # Usage: test-mm.sh [quick|all|TEST...]; `test-mm.sh list` names the tests.
 set -euo pipefail
@@ -18,7 +19,10 @@ for mode in "${modes[@]}"; do
 	[[ $mode = [0-4] ]] || die "REPL_MODE '$mode'; allowed: 0 to 4, as vm.pgtable_repl_mode"
 done
 base=${MM_BASE:-stock}
-[[ $base = stock || $base = off ]] || die "MM_BASE '$base'; allowed: stock, off"
+case $base in
+stock | off | eager) ;;
+*) die "MM_BASE '$base'; allowed: stock, off, eager" ;;
+esac
 nearwalk=${CARGO_TARGET_DIR:-$ROOT/target}/debug/nearwalk
 shadow=$BUILD/selftests-mm-tree
 objects=$BUILD/selftests-mm-objects
@@ -106,6 +110,7 @@ failed=0
 case $base in
 stock) run_on stock stock || failed=1 ;;
 off) run_on ours off --append sysctl.vm.pgtable_repl_mode=0 || failed=1 ;;
+eager) run_on ours eager --append sysctl.vm.pgtable_repl_mode=3 || failed=1 ;;
 esac
 for mode in "${modes[@]}"; do
 	run_on ours "mode$mode" --append "sysctl.vm.pgtable_repl_mode=$mode" || failed=1

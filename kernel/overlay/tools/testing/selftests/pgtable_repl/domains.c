@@ -290,8 +290,8 @@ static void change_under(struct __test_metadata *_metadata, unsigned long mode)
 {
 	const char *const to[] = { each(), "node", "llc" };
 	pthread_t thread[MAX_CPUS];
+	int i, rounds = repl_rounds(24);
 	void *errors;
-	int i;
 
 	ASSERT_EQ(0, repl_prctl(PR_SET_PGTABLE_REPL, mode, NULL, 0, 0));
 	/* These catch faults as well. */
@@ -300,7 +300,7 @@ static void change_under(struct __test_metadata *_metadata, unsigned long mode)
 	for (i = 0; i < cpus.nr; i++)
 		ASSERT_EQ(0, pthread_create(&thread[i], NULL, work,
 					    (void *)(long)cpus.cpu[i]));
-	for (i = 0; i < 24; i++) {
+	for (i = 0; i < rounds; i++) {
 		EXPECT_EQ(0, set(to[i % ARRAY_SIZE(to)]));
 		if (i % 8 == 0)
 			EXPECT_EQ(0, repl_check(getpid()));

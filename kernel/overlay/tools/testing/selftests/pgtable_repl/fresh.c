@@ -27,9 +27,9 @@ static int touch(int index, void *arg)
 
 TEST_F(ops, linked_while_filled)
 {
-	int i;
+	int i, rounds = repl_rounds(ROUNDS);
 
-	for (i = 0; i < ROUNDS; i++) {
+	for (i = 0; i < rounds; i++) {
 		char *mem = repl_mmap_aligned(PMD_SIZE, PMD_SIZE, RW, ANON, -1);
 
 		ASSERT_NE(MAP_FAILED, mem);

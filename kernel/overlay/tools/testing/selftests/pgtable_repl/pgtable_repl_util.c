@@ -321,6 +321,15 @@ unsigned long repl_mode(void)
 					    PR_PGTABLE_REPL_EAGER;
 }
 
+int repl_rounds(int all)
+{
+	const char *text = getenv("PGTABLE_REPL_TEST_PERCENT");
+	long percent = text ? strtol(text, NULL, 10) : 100;
+	int some = (percent < 1 ? 1 : percent) * all / 100;
+
+	return some ?: 1;
+}
+
 int repl_set_all(void)
 {
 	return repl_plain() ? 0 : repl_prctl(PR_SET_PGTABLE_REPL, repl_mode(),

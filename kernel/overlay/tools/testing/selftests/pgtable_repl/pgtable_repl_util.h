@@ -129,6 +129,11 @@ long repl_prctl(int op, unsigned long mode, const void *mask,
 		unsigned long bits, unsigned long flags);
 /* PR_PGTABLE_REPL_EAGER, or what the environment says. */
 unsigned long repl_mode(void);
+/*
+ * How many of @all rounds to make: those, or the share that the environment's
+ * PGTABLE_REPL_TEST_PERCENT says, for kernels and emulators that are slow.
+ */
+int repl_rounds(int all);
 int repl_set_all(void);
 int repl_set_mask(const struct repl_mask *mask);
 int repl_set_off(void);

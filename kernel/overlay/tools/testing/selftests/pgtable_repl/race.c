@@ -254,6 +254,7 @@ int main(int argc, char **argv)
 	if (why)
 		ksft_exit_skip("%s\n", why);
 	ksft_set_plan(3);
+	rounds = repl_rounds(rounds);
 	if (argc > 1)
 		rounds = atoi(argv[1]);
 	if (rounds < 1 || argc > 2)

@@ -19,7 +19,7 @@
 #define REPL_OPS_FIXTURE
 #include "pgtable_repl_harness.h"
 
-#define ROUNDS	25	/* PGTABLE_REPL_TEST_ROUNDS in the environment is another number */
+#define ROUNDS	25
 #define OLD	0x01d01d01d01d01d0ULL
 #define NEW	0x2e42e42e42e42e42ULL
 
@@ -131,12 +131,9 @@ static void rounds_on(struct __test_metadata *_metadata,
 		      void *(*fresh)(char **room), int nr, bool write,
 		      struct state after, int (*change)(void *page))
 {
-	const char *text = getenv("PGTABLE_REPL_TEST_ROUNDS");
 	int i;
 
-	if (text)
-		nr = atoi(text);
-	ASSERT_GT(nr, 0);
+	nr = repl_rounds(nr);
 	for (i = 0; i < nr; i++) {
 		char *room;
 		void *page = fresh(&room);
