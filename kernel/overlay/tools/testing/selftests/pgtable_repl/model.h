@@ -81,6 +81,7 @@ struct cell {
 	unsigned char wp, missing;	/* enum certain */
 	unsigned char maybe_zero;	/* MADV_FREE: @value or 0 */
 	unsigned char wipe, dontfork;
+	unsigned char merge;		/* KSM may */
 	unsigned short fpage;		/* the page of the file */
 	uint64_t value;			/* unless it is the file's */
 };

@@ -194,6 +194,22 @@ static void populated(struct cell *c)
 	}
 }
 
+/* KSM forgets the marks of userfaultfd in the entries that it replaces. */
+static bool can_merge(const struct cell *c, const struct op *op)
+{
+	return c->type != NOTHING && !c->uffd;
+}
+
+static void mergeable(struct cell *c)
+{
+	c->merge = 1;
+}
+
+static void unmergeable(struct cell *c)
+{
+	c->merge = 0;
+}
+
 static void wiped(struct cell *c)
 {
 	c->wipe = 1;
@@ -232,8 +248,8 @@ static const struct advice {
 	[OP_POPULATE_READ]	= { MADV_POPULATE_READ, can_populate },
 	[OP_POPULATE_WRITE]	= { MADV_POPULATE_WRITE, can_populate, populated },
 	[OP_WILLNEED]		= { MADV_WILLNEED, op_mapped },
-	[OP_MERGEABLE]		= { MADV_MERGEABLE, op_mapped, NULL, true },
-	[OP_UNMERGEABLE]	= { MADV_UNMERGEABLE, op_mapped, NULL, true },
+	[OP_MERGEABLE]		= { MADV_MERGEABLE, can_merge, mergeable, true },
+	[OP_UNMERGEABLE]	= { MADV_UNMERGEABLE, op_mapped, unmergeable, true },
 	[OP_WIPEONFORK]		= { MADV_WIPEONFORK, anonymous, wiped },
 	[OP_KEEPONFORK]		= { MADV_KEEPONFORK, op_mapped, kept },
 	[OP_DONTFORK]		= { MADV_DONTFORK, op_mapped, not_forked },
@@ -273,7 +289,7 @@ static int mapping_end(int cell, int end)
 
 		if (c->type != first->type || c->prot != first->prot ||
 		    c->uffd != first->uffd || c->wipe != first->wipe ||
-		    c->dontfork != first->dontfork)
+		    c->dontfork != first->dontfork || c->merge != first->merge)
 			break;
 		if (c->type != ANONYMOUS &&
 		    (c->file != first->file ||

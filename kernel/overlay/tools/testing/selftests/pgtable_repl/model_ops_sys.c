@@ -65,7 +65,7 @@ static unsigned int uffd_mode(const struct op *op)
  */
 static bool can_register(const struct cell *c, const struct op *op)
 {
-	if (c->uffd)
+	if (c->uffd || c->merge)
 		return false;
 	return c->type == ANONYMOUS ||
 	       (c->type == SHARED && uffd_mode(op) == UFFDIO_REGISTER_MODE_WP);
