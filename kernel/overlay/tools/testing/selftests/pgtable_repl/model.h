@@ -53,16 +53,28 @@ enum op_kind {
 };
 
 /*
+ * What is compared after an operation. A look at a page changes what is looked at: it
+ * sets accessed bits, fills in lazy copies, and throws out of a TLB what was there.
+ * What goes wrong only where nobody has looked in between needs operations that
+ * nobody looks after.
+ */
+enum look { LOOK_NONE, LOOK_HERE, LOOK_ALL };
+
+#define EYES_ALL	((1U << MODEL_THREADS) - 1)
+
+/*
  * @id names an operation for good: what it writes follows from it, so that a list
  * with operations left out writes what the whole one does. @child: this one is
  * for the child of the last OP_FORK before it. @race: the other threads read while
- * it runs, and do not only wait for it.
+ * it runs, and do not only wait for it. @look: at nothing, at its own cells or at all,
+ * by the threads in the mask @eyes.
  */
 struct op {
 	unsigned int id, kind, node;
 	unsigned int first, last;	/* cells, @last excluded */
 	unsigned int arg, arg2;
 	unsigned int child, race;
+	unsigned int look, eyes;
 };
 
 struct op_list {
@@ -131,7 +143,11 @@ extern struct control *control;
 /* model_state.c */
 size_t cell_page(int cell);		/* its first page in the arena */
 size_t cell_pages(int cell);
-size_t cell_probe(int cell);		/* the page that is accessed */
+size_t cell_offset(int cell);		/* of the page that is accessed, in it */
+static inline size_t cell_probe(int cell)
+{
+	return cell_page(cell) + cell_offset(cell);
+}
 static inline char *cell_start(int cell)
 {
 	return ARENA + cell_page(cell) * PAGE;
@@ -151,9 +167,9 @@ uint64_t *cell_value(struct cell *c);
 void cell_forget(struct cell *c);	/* unmapped */
 void cell_zapped(struct cell *c);	/* its own page is gone */
 void model_init(void);
-void model_narrow(void);
+void model_narrow(int first, int last);
 void model_forked(void);
-void model_check(int index);
+void model_check(int index, const struct op *op);
 void model_fail(enum failure_kind kind, int node, int cell, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 

@@ -195,6 +195,9 @@ static struct op *add(struct op_list *list, int kind, int nodes, bool same)
 	op->arg = rnd(1 << 16);
 	op->arg2 = rnd(1 << 16);
 	op->race = rnd(2);
+	/* What is far from it is seldom what it harms, and takes longest to look at. */
+	op->look = rnd(3) ? LOOK_HERE : LOOK_ALL;
+	op->eyes = EYES_ALL;
 	any_range(op, same);
 	/* Huge pages are whole blocks. */
 	if (kind == OP_COLLAPSE || kind == OP_HUGEPAGE)
@@ -228,6 +231,152 @@ static void gen_begin(struct op_list *list, int nodes)
 	}
 }
 
+/*
+ * A scene: a few operations on the same pages, mostly by the same thread, between
+ * which nobody looks, or only some do. What each leaves behind in copies and in TLBs
+ * is there for the next one, which random operations on random pages, all of them
+ * looked at, hardly ever bring about.
+ */
+enum theme { MIXED, BITS, FLUSHES, CHILD, THEMES };
+
+static const struct {
+	unsigned char kind, weight[THEMES];
+} scene_kinds[] = {
+	/*		     mixed, bits that may be lost, flushes; in a child */
+	{ OP_WRITE,		{ 20, 24, 15, 12 } },
+	{ OP_MPROTECT,		{ 22,  6, 40, 12 } },
+	{ OP_DONTNEED,		{ 14,  2, 20,  8 } },
+	{ OP_FREE,		{ 14, 30,  3,  6 } },
+	{ OP_FORK,		{ 12, 20,  3,  0 } },
+	{ OP_PAGEOUT,		{ 10, 14,  6, 40 } },
+	{ OP_CLEAR_REFS,	{  6,  6,  4,  5 } },
+	{ OP_MUNMAP,		{  4,  1,  6,  3 } },
+	{ OP_MOVE,		{  5,  2,  6,  3 } },
+	{ OP_COLLAPSE,		{  5,  3,  3,  3 } },
+	{ OP_MOVE_PAGES,	{  4,  3,  3,  3 } },
+	{ OP_UFFD_REGISTER,	{  4,  0,  4,  1 } },
+	{ OP_UFFD_WP,		{  6,  0,  8,  1 } },
+	{ OP_PUNCH,		{  5,  2,  8,  0 } },
+	{ OP_TRUNCATE,		{  2,  0,  3,  0 } },
+	{ OP_REMOVE,		{  3,  0,  4,  0 } },
+	{ OP_COLD,		{  3,  4,  1,  3 } },
+	{ OP_MERGEABLE,		{  2,  0,  0,  1 } },
+	{ OP_REPL,		{  3,  5,  1,  1 } },
+	{ OP_SUCCEED,		{  2,  3,  0,  0 } },
+};
+
+/* What is easily seen only right after something else. */
+static const struct {
+	unsigned char after, next, percent;
+} scene_habits[] = {
+	{ OP_FREE, OP_WRITE, 60 }, { OP_MPROTECT, OP_DONTNEED, 20 },
+	{ OP_MPROTECT, OP_MUNMAP, 5 }, { OP_MPROTECT, OP_PUNCH, 10 },
+	{ OP_WRITE, OP_FORK, 15 }, { OP_CLEAR_REFS, OP_WRITE, 40 },
+	{ OP_UFFD_REGISTER, OP_UFFD_WP, 60 }, { OP_COLLAPSE, OP_WRITE, 20 },
+	{ OP_TRUNCATE, OP_TRUNCATE, 60 },
+};
+
+static int scene_kind(int before, enum theme theme)
+{
+	int percent = rnd(100), sum = 0, at;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(scene_habits); i++) {
+		if (scene_habits[i].after != before)
+			continue;
+		percent -= scene_habits[i].percent;
+		if (percent < 0 && (theme != CHILD || scene_habits[i].next != OP_FORK))
+			return scene_habits[i].next;
+	}
+	for (i = 0; i < ARRAY_SIZE(scene_kinds); i++)
+		sum += scene_kinds[i].weight[theme];
+	at = rnd(sum);
+	for (i = 0; i < ARRAY_SIZE(scene_kinds); i++) {
+		at -= scene_kinds[i].weight[theme];
+		if (at < 0)
+			break;
+	}
+	return scene_kinds[i].kind;
+}
+
+static void look(struct op *op, int nodes)
+{
+	unsigned int how = rnd(100);
+
+	op->look = how < 60 ? LOOK_NONE : how < 90 ? LOOK_HERE : LOOK_ALL;
+	op->eyes = rnd(2) ? EYES_ALL : 1 + rnd((1U << nodes) - 1);
+}
+
+static struct op *scene_op(struct op_list *list, int kind, int nodes,
+			   const struct op *like)
+{
+	struct op *op = add(list, kind, nodes, true);
+
+	if (rnd(100) < 90)
+		op->node = like->node;
+	if (rnd(100) < 85 || kind == OP_FORK) {
+		op->first = like->first;
+		op->last = like->last;
+	}
+	op->race = !rnd(4);
+	/* From one to the other no entry gets a right or loses one. */
+	if (kind == OP_MPROTECT && rnd(100) < 65)
+		op->arg = rnd(3) ? PROT_WRITE : PROT_READ | PROT_WRITE;
+	if (kind == OP_PUNCH || kind == OP_TRUNCATE)
+		op->arg = like->arg2 / 3 % FILES + rnd(3) * FILES;
+	look(op, nodes);
+	return op;
+}
+
+/* Pages for it: new ones, mostly, and a huge page if it is a whole block. */
+static struct op scene_begin(struct op_list *list, int nodes, enum theme theme)
+{
+	unsigned int type = rnd(theme == BITS ? 4 : 2) ? 0 : rnd(3), block = rnd(BLOCKS);
+	struct op *op = add(list, rnd(4) ? OP_MMAP : OP_WRITE, nodes, false);
+	struct op first;
+
+	if (rnd(100) < 65)
+		whole_block(op, block);
+	if (op->kind == OP_MMAP) {
+		op->arg = PROT_READ | PROT_WRITE;
+		/* Of a file, the part that OP_PUNCH makes holes in; see do_mmap(). */
+		while (op->arg2 % 3 != type ||
+		       op->arg2 / 8 % BLOCKS != op->first / BLOCK_CELLS)
+			op->arg2 = rnd(1 << 16);
+	}
+	op->race = 0;
+	look(op, nodes);
+	first = *op;
+	if (op->kind == OP_MMAP && !rnd(3))
+		scene_op(list, rnd(3) ? OP_HUGEPAGE : OP_NOHUGEPAGE, nodes, &first);
+	op = scene_op(list, rnd(8) ? OP_WRITE : OP_POPULATE_READ, nodes, &first);
+	op->look = LOOK_HERE;
+	if (rnd(4))
+		op->eyes = EYES_ALL;
+	return first;
+}
+
+static void gen_scene(struct op_list *list, int nr, int nodes)
+{
+	enum theme theme = rnd(CHILD);
+	struct op like = scene_begin(list, nodes, theme), *op = NULL;
+	int steps = 2 + rnd(5), kind = OP_WRITE, children, child;
+
+	for (; steps && list->nr < nr; steps--) {
+		kind = scene_kind(kind, theme);
+		op = scene_op(list, kind, nodes, &like);
+		if (kind != OP_FORK)
+			continue;
+		children = 1 + rnd(4);
+		for (child = OP_FORK; children && list->nr < nr; children--) {
+			child = scene_kind(child, CHILD);
+			scene_op(list, child, nodes, &like)->child = 1;
+		}
+	}
+	if (op)
+		op->look = rnd(3) ? LOOK_HERE : LOOK_ALL;
+}
+
 void gen_list(struct op_list *list, uint64_t seed, int nr, int nodes)
 {
 	int children = 0, kind = OP_WRITE;
@@ -240,6 +389,10 @@ void gen_list(struct op_list *list, uint64_t seed, int nr, int nodes)
 	choose_kinds();
 	gen_begin(list, nodes);
 	while (list->nr < nr) {
+		if (!children && rnd(100) < 25) {
+			gen_scene(list, nr, nodes);
+			continue;
+		}
 		kind = next_kind(kind, children > 0);
 		same = kind >= 0;
 		if (!same)
@@ -255,9 +408,14 @@ void gen_list(struct op_list *list, uint64_t seed, int nr, int nodes)
 
 void op_print(FILE *to, const struct op *op)
 {
-	fprintf(to, "%u %s node=%u cells=%u-%u arg=%u,%u%s%s\n", op->id,
+	fprintf(to, "%u %s node=%u cells=%u-%u arg=%u,%u", op->id,
 		kinds[op->kind].name, op->node, op->first, op->last, op->arg,
-		op->arg2, op->race ? " race" : "", op->child ? " child" : "");
+		op->arg2);
+	if (op->look != LOOK_ALL)
+		fprintf(to, " look=%s", op->look == LOOK_HERE ? "here" : "none");
+	if (op->look != LOOK_NONE && op->eyes != EYES_ALL)
+		fprintf(to, " eyes=%x", op->eyes);
+	fprintf(to, "%s%s\n", op->race ? " race" : "", op->child ? " child" : "");
 }
 
 const char *op_name(unsigned int kind)
@@ -268,7 +426,7 @@ const char *op_name(unsigned int kind)
 /* Lines as op_print() writes them; others, and what is before a '#', do not count. */
 int list_parse(FILE *from, struct op_list *list)
 {
-	char line[256], name[32], rest[32];
+	char line[256], name[32], rest[64], *eyes;
 	unsigned int kind;
 	struct op op;
 
@@ -278,7 +436,7 @@ int list_parse(FILE *from, struct op_list *list)
 
 		memset(&op, 0, sizeof(op));
 		*rest = '\0';
-		if (sscanf(at, "%u %31s node=%u cells=%u-%u arg=%u,%u %31[^\n]", &op.id,
+		if (sscanf(at, "%u %31s node=%u cells=%u-%u arg=%u,%u %63[^\n]", &op.id,
 			   name, &op.node, &op.first, &op.last, &op.arg, &op.arg2,
 			   rest) < 7)
 			continue;
@@ -294,6 +452,10 @@ int list_parse(FILE *from, struct op_list *list)
 		op.kind = kind;
 		op.race = !!strstr(rest, "race");
 		op.child = !!strstr(rest, "child");
+		op.look = strstr(rest, "look=none") ? LOOK_NONE :
+			  strstr(rest, "look=here") ? LOOK_HERE : LOOK_ALL;
+		eyes = strstr(rest, "eyes=");
+		op.eyes = eyes ? strtoul(eyes + 5, NULL, 16) : EYES_ALL;
 		list->ops[list->nr++] = op;
 	}
 	return 0;

@@ -181,9 +181,9 @@ static void freed(struct cell *c)
 
 static void removed(struct cell *c)
 {
-	size_t before = (cell_pages(c - model.cell)) / 2;
+	int cell = c - model.cell;
 
-	op_file_zero(c->file, c->fpage - before, cell_pages(c - model.cell));
+	op_file_zero(c->file, c->fpage - cell_offset(cell), cell_pages(cell));
 }
 
 static void populated(struct cell *c)

@@ -87,7 +87,8 @@ void run_choose(uint64_t seed, int threads)
 	repl_pin(spare[0]);
 }
 
-static void wait_for(atomic_int *what, int value, bool reading)
+/* With @reading, that operation's pages are read meanwhile. */
+static void wait_for(atomic_int *what, int value, const struct op *reading)
 {
 	unsigned int spins = 0, at = value * 2654435761u;
 	uint64_t ignored;
@@ -98,7 +99,9 @@ static void wait_for(atomic_int *what, int value, bool reading)
 			sched_yield();
 		if (reading && !(++spins % 64)) {
 			at = at * 1103515245 + 12345;
-			repl_try_read(cell_addr((at >> 16) % CELLS), &ignored);
+			repl_try_read(cell_addr(reading->first + (at >> 16) %
+						(reading->last - reading->first)),
+				      &ignored);
 		}
 	}
 }
@@ -108,6 +111,15 @@ static int next_op(int at)
 	for (at++; at < list->nr && list->ops[at].child; at++)
 		;
 	return at;
+}
+
+/* A look of its own, where there will be one. */
+static void narrow(const struct op *op)
+{
+	if (op->look == LOOK_ALL)
+		model_narrow(0, CELLS);
+	else if (op->look == LOOK_HERE)
+		model_narrow(op->first, op->last);
 }
 
 static void *thread_main(void *arg)
@@ -127,16 +139,17 @@ static void *thread_main(void *arg)
 			atomic_store(&control->at_op, at);
 			if (!made)
 				ops_execute(op);
-			model_narrow();
+			narrow(op);
 			if (options.check && !(step % CHECK_EVERY) && repl_check(getpid()))
 				model_fail(FAIL_CHECK, -1, -1, "the kernel's check");
 			atomic_store(&sync_point.published, step);
 		} else {
-			wait_for(&sync_point.published, step, op->race);
+			wait_for(&sync_point.published, step, op->race ? op : NULL);
 		}
-		model_check(index);
+		model_check(index, op);
+		atomic_fetch_add(&control->progress, 1);
 		atomic_fetch_add(&sync_point.arrived, 1);
-		wait_for(&sync_point.arrived, step * nr, false);
+		wait_for(&sync_point.arrived, step * nr, NULL);
 	}
 	return NULL;
 }
@@ -162,31 +175,34 @@ static void run_from(int from, bool resumed)
 	_exit(0);
 }
 
-static void child_check(int index)
+static void child_check(int index, const struct op *op)
 {
 	repl_pin(spare[index]);
-	model_check(index);
+	model_check(index, op);
+	atomic_fetch_add(&control->progress, 1);
 }
 
 static void child_main(int at)
 {
+	static const struct op all = { .look = LOOK_ALL, .eyes = EYES_ALL };
 	int index = list->ops[at].arg2 % model_threads(), i;
 
 	model_forked();
 	model.in_child = true;
 	while (atomic_load(&control->go) != at + 1)
 		usleep(100);
-	child_check(index);
+	child_check(index, &list->ops[at]);
 	for (at++; at < list->nr && list->ops[at].child; at++) {
 		index = list->ops[at].node % model_threads();
 		repl_pin(spare[index]);
 		atomic_store(&control->at_op, at);
 		ops_execute(&list->ops[at]);
-		model_narrow();
-		child_check(index);
+		narrow(&list->ops[at]);
+		child_check(index, &list->ops[at]);
 	}
+	model_narrow(0, CELLS);
 	for (i = 0; i < model_threads(); i++)
-		child_check(i);
+		child_check(i, &all);
 	_exit(0);
 }
 

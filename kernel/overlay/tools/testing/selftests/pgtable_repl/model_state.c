@@ -25,9 +25,13 @@ size_t cell_pages(int cell)
 	return cell % BLOCK_CELLS == EDGE ? BLOCK_PAGES - 2 * EDGE : 1;
 }
 
-size_t cell_probe(int cell)
+/*
+ * Pages of a block must not be in each other's way in an emulated TLB, which takes an
+ * entry's place from the low bits of the page number: not in the middle.
+ */
+size_t cell_offset(int cell)
 {
-	return cell_page(cell) + cell_pages(cell) / 2;
+	return cell_pages(cell) == 1 ? 0 : cell_pages(cell) / 2 + 2 * EDGE + 1;
 }
 
 bool cell_readable(const struct cell *c)
@@ -96,12 +100,12 @@ void model_init(void)
  * Where the model allows several outcomes, one look tells more: a page that is gone
  * stays gone, and one that is there can only go by MADV_FREE. Before others look.
  */
-void model_narrow(void)
+void model_narrow(int first, int last)
 {
 	uint64_t value;
 	int cell, sig;
 
-	for (cell = 0; cell < CELLS; cell++) {
+	for (cell = first; cell < last; cell++) {
 		struct cell *c = &model.cell[cell];
 
 		if ((!c->maybe_zero && c->missing != MAYBE) || !cell_readable(c) ||
@@ -254,16 +258,31 @@ static void write_cell(int index, int cell)
 	seen[index][true][cell] = want;
 }
 
-/* Every page, as the CPU of this thread finds it. */
-void model_check(int index)
+/*
+ * What the CPU of this thread finds after an operation. First the pages that it was
+ * about: others may throw them out of the TLB.
+ */
+void model_check(int index, const struct op *op)
 {
 	int cell;
 
+	if (op->look == LOOK_NONE || !(op->eyes >> index & 1)) {
+		for (cell = op->first; cell < op->last; cell++)
+			seen[index][0][cell] = seen[index][1][cell] = 0;
+		return;
+	}
 	turn[index]++;
 	/* Reads first: a write that faults would mend what a read finds. */
-	for (cell = 0; cell < CELLS; cell++)
+	for (cell = op->first; cell < op->last; cell++)
 		read_cell(index, cell);
-	for (cell = 0; cell < CELLS; cell++)
+	for (cell = 0; cell < CELLS && op->look == LOOK_ALL; cell++) {
+		if (cell < op->first || cell >= op->last)
+			read_cell(index, cell);
+	}
+	for (cell = op->first; cell < op->last; cell++)
 		write_cell(index, cell);
-	atomic_fetch_add(&control->progress, 1);
+	for (cell = 0; cell < CELLS && op->look == LOOK_ALL; cell++) {
+		if (cell < op->first || cell >= op->last)
+			write_cell(index, cell);
+	}
 }
