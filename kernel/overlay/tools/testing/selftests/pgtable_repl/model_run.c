@@ -124,7 +124,7 @@ static void narrow(const struct op *op)
 
 static void *thread_main(void *arg)
 {
-	int index = (long)arg, nr = model_threads(), step = 0, at;
+	int index = (long)arg, nr = model_threads(), step = 0, looks = 0, at;
 	bool made = sync_point.resumed;
 
 	repl_pin(repl_topo.cpu[place[index]]);
@@ -148,8 +148,11 @@ static void *thread_main(void *arg)
 		}
 		model_check(index, op);
 		atomic_fetch_add(&control->progress, 1);
+		/* Whoever makes the next operation need not wait for who does not look. */
+		if (op->look == LOOK_NONE)
+			continue;
 		atomic_fetch_add(&sync_point.arrived, 1);
-		wait_for(&sync_point.arrived, step * nr, NULL);
+		wait_for(&sync_point.arrived, ++looks * nr, NULL);
 	}
 	return NULL;
 }
