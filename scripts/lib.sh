@@ -4,6 +4,7 @@
 #
 # Environment:
 #   NEARWALK_BUILD   where everything generated goes (default: build/)
+#   NEARWALK_MUTANTS  if set, kernel/mutants is applied as well (scripts/mutants.sh)
 #   LINUX_SOURCE    Linux source archive (default: the newest
 #                   /usr/src/linux-source-6.12.tar.xz that Debian installs)
 
@@ -61,6 +62,7 @@ patch_list() {
 	elif [ -d "$dir" ]; then
 		find "$dir" -maxdepth 1 -name '*.patch' | LC_ALL=C sort
 	fi
+	[ -z "${NEARWALK_MUTANTS:-}" ] || printf "%s\n" "$ROOT"/kernel/mutants/*.patch
 }
 
 # Overlay files, relative to the tree they go into.

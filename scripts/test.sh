@@ -108,7 +108,11 @@ stage_library() {
 # Models of what is concurrent in the kernel part, and bugs seeded in them.
 stage_models() { scripts/models.sh; }
 
-stage_checkpatch() { scripts/kernel-checkpatch.sh; }
+stage_checkpatch() {
+	scripts/kernel-checkpatch.sh
+	# The bugs that are seeded on demand can still be.
+	scripts/mutants.sh --check
+}
 
 # Entries that are read raw, and their bits looked at or inherited.
 stage_cocci() { scripts/kernel-prepare.sh nearwalk && scripts/cocci.sh; }
@@ -219,7 +223,8 @@ stage_vm-memory() {
 }
 
 # Random operations against a model, eagerly, lazily, and with a domain for each
-# CPU: fixed seeds and numbers of operations; `make model` takes new ones.
+# CPU: fixed seeds and numbers of operations; `make model` takes new ones, and
+# scripts/mutants.sh has it look for bugs that are seeded.
 stage_model() {
 	local mode status=0 cpus append
 	for mode in eager lazy domains; do
