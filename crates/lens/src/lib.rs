@@ -25,6 +25,8 @@ pub mod layout;
 pub mod live;
 pub mod machine;
 pub mod memory;
+#[cfg(test)]
+mod net;
 pub mod overhead;
 pub mod parts;
 pub mod reference;

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Counters of runs that use every path of the model, to the bit.
+//!
+//! `net.golden` has what they were. A change that is meant to change nothing
+//! leaves it alone; one that does change numbers writes it anew with
+//! `NET_WRITE=1 cargo test -p lens --lib net::` and says why.
+
+use crate::config::{Scheme, Setup};
+use crate::experiment::{build, cpus};
+use crate::kernelside::{LazyFill, LeafBits};
+use crate::layout::HugePolicy;
+use crate::live::{Live, NodeMap, Reference, Step};
+use crate::machine::Machine;
+use crate::parts::Standard;
+use crate::system::{Pace, System};
+use crate::units::{Bytes, PageSize};
+use crate::workload::workload;
+use std::fmt::Write;
+
+/// A machine whose L3 is small enough for a short run to turn it over.
+fn machine(name: &str) -> Machine {
+    let mut m = Machine::builtin(name).unwrap();
+    let set = m.cache.l3.ways as u64 * 64;
+    m.cache.l3.size = Bytes(m.cache.l3.size.0 / 32 / set * set);
+    m
+}
+
+fn setup(config: &str) -> Setup {
+    Setup::parse(config, Scheme::Mitosis)
+        .or_else(|_| Setup::parse(config, Scheme::VMitosis))
+        .unwrap()
+}
+
+struct Case {
+    machine: &'static str,
+    workload: &'static str,
+    config: &'static str,
+    window: f64,
+    /// Before the run.
+    prepare: fn(&mut System<Standard>),
+    /// Between its halves.
+    meanwhile: fn(&mut System<Standard>),
+}
+
+const fn case(machine: &'static str, workload: &'static str, config: &'static str) -> Case {
+    Case {
+        machine,
+        workload,
+        config,
+        window: 6.3,
+        prepare: |_| {},
+        meanwhile: |_| {},
+    }
+}
+
+const E7: &str = "e7-4850v3";
+const GOLD: &str = "gold-6252";
+const EPYC: &str = "epyc-9654";
+
+fn cases() -> Vec<(&'static str, Case)> {
+    vec![
+        ("native", case(E7, "GUPS", "LP-LD")),
+        ("remote tables", case(E7, "Redis", "RP-LD")),
+        ("hog", case(E7, "GUPS", "RPI-RDI")),
+        ("two threads a core", case(E7, "XSBench", "LP-RD")),
+        ("locked", case(E7, "Canneal", "RPI-LD+M")),
+        ("another L3", case(GOLD, "HashJoin", "LP-LD")),
+        ("nested", case(GOLD, "GUPS", "LL")),
+        ("nested hog", case(GOLD, "BTree", "RRI")),
+        ("wide", case(E7, "XSBench", "F")),
+        ("wide balanced", case(E7, "Memcached", "F-A+M")),
+        ("wide nested", case(GOLD, "Graph500", "OF")),
+        ("wide nested replicated", case(GOLD, "Canneal", "OFMF")),
+        ("huge", case(E7, "Canneal", "TRP-LD")),
+        ("huge interleaved", case(E7, "Graph500", "TI")),
+        ("fragmented nested", case(GOLD, "Redis", "TFRRI")),
+        (
+            "bits",
+            Case {
+                prepare: |s| s.track_leaf_bits(LeafBits::new()),
+                window: 3.0,
+                ..case(EPYC, "GUPS", "F+M")
+            },
+        ),
+        (
+            "lazy",
+            Case {
+                prepare: |s| s.fill_lazily(LazyFill::new(3)),
+                ..case(E7, "BTree", "F+M")
+            },
+        ),
+        (
+            "shootdowns",
+            Case {
+                meanwhile: |s| {
+                    let start = s.layout().start(0);
+                    for page in 0..2000 {
+                        s.shootdown(0, &[0, 1, 2, 5], start + (page << 12));
+                    }
+                },
+                ..case(E7, "HashJoin", "I")
+            },
+        ),
+    ]
+}
+
+fn generated(case: &Case) -> String {
+    let m = machine(case.machine);
+    let s = setup(case.config);
+    let w = workload(case.workload, s.scenario).unwrap();
+    let pace = Pace {
+        base: w.default_base,
+        window: case.window,
+    };
+    let mut system = build(&m, &w, &s, pace, 1);
+    (case.prepare)(&mut system);
+    let n = 40_000 + 100 * cpus(&m, &w, &s).len() as u64;
+    let first = system.run(n);
+    (case.meanwhile)(&mut system);
+    let second = system.run(n);
+    let lines: Vec<u64> = (0..m.sockets)
+        .map(|n| system.memory().lines_served(n))
+        .collect();
+    format!("first {first:#?}\nsecond {second:#?}\nlines {lines:?}\n")
+}
+
+/// 1 GiB pages, which no configuration of the papers has.
+fn gigantic() -> String {
+    let m = machine(EPYC);
+    let mut s = setup("LP-RD");
+    s.policies.huge = HugePolicy::Gigantic;
+    let w = workload("GUPS", s.scenario).unwrap();
+    let pace = Pace {
+        base: 5.0,
+        window: 2.0,
+    };
+    let mut system = build(&m, &w, &s, pace, 1);
+    format!("{:#?}\n", system.run(60_000))
+}
+
+fn mix(x: u64) -> u64 {
+    let mut h = (x ^ (x >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    h = (h ^ (h >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    h ^ (h >> 33)
+}
+
+const NODE: u64 = 1 << 34;
+
+/// Entries of a walk over four levels from tables on `node`.
+fn native(steps: &mut Vec<Step>, va: u64, leaf: u32, node: u64) {
+    for level in (leaf..=4).rev() {
+        let entry = va >> (12 + 9 * (level - 1));
+        let pa = node * NODE + (u64::from(level) << 28) + (entry * 8) % (1 << 28);
+        steps.push(Step::native(va, level, pa));
+    }
+}
+
+/// The same of a nested walk.
+fn nested(steps: &mut Vec<Step>, gpa: u64, leaf: u32, node: u64) {
+    for level in (leaf..=4).rev() {
+        let entry = gpa >> (12 + 9 * (level - 1));
+        let pa = node * NODE + (u64::from(level + 8) << 28) + (entry * 8) % (1 << 28);
+        steps.push(Step::nested(gpa, level, pa));
+    }
+}
+
+/// Accesses of four CPUs on three nodes, with all else that happens to them.
+fn fed(two: bool) -> String {
+    let m = machine(E7);
+    let map: Vec<_> = (0..4)
+        .map(|n| (n * NODE, (n + 1) * NODE, n as usize))
+        .collect();
+    let pace = Pace {
+        base: 0.5,
+        window: 4.5,
+    };
+    let map = NodeMap::new(&map).unwrap();
+    let mut live = Live::<Standard>::new(&m, pace, &[0, 0, 1, 3], map).unwrap();
+    live.add_interferer(2);
+    for i in 0..120_000u64 {
+        let x = mix(i);
+        let cpu = (x % 4) as usize;
+        let huge = x >> 8 & 7 == 0;
+        let va = (1 << 40) + (u64::from(huge) << 38) + mix(x) % (1 << 28) / 8 * 8;
+        let (size, leaf) = match huge {
+            true => (PageSize::Size2M, 2),
+            false => (PageSize::Size4K, 1),
+        };
+        let r = Reference {
+            va,
+            pa: va % (4 * NODE),
+            size,
+            write: x >> 16 & 7 == 0,
+            kernel: x >> 20 & 15 == 0,
+            dependent: x >> 24 & 3 == 0,
+            work: (x >> 28 & 7) as u8,
+        };
+        live.access(cpu, r, |steps| {
+            if !two {
+                return native(steps, va, leaf, x >> 32 & 3);
+            }
+            let mut guest = Vec::new();
+            native(&mut guest, va, leaf, x >> 32 & 1);
+            for step in guest {
+                nested(steps, step.pa, 1 + (x >> 36 & 1) as u32, 2);
+                steps.push(step);
+            }
+            nested(steps, va % NODE, leaf, 3);
+        });
+        match x >> 40 & 4095 {
+            0 => live.flush(cpu),
+            1..=8 => live.invalidate(cpu, va),
+            9..=16 => live.stall(cpu, 300.0),
+            _ => {}
+        }
+    }
+    let mut out = String::new();
+    for cpu in 0..live.cpus() {
+        let s = live.stats(cpu);
+        let both = format!("user {:#?}\nkernel {:#?}", s.user, s.kernel);
+        writeln!(out, "CPU {cpu}\n{both}").unwrap();
+    }
+    out
+}
+
+#[test]
+fn counters_are_what_they_were() {
+    let mut runs: Vec<(&str, String)> = cases()
+        .iter()
+        .map(|(name, case)| (*name, generated(case)))
+        .collect();
+    runs.push(("gigantic", gigantic()));
+    runs.push(("live", fed(false)));
+    runs.push(("live nested", fed(true)));
+    let mut now = String::new();
+    for (name, counters) in &runs {
+        writeln!(now, "== {name}\n{counters}").unwrap();
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/net.golden");
+    if std::env::var_os("NET_WRITE").is_some() {
+        std::fs::write(path, &now).unwrap();
+    }
+    let then = std::fs::read_to_string(path).unwrap();
+    let mut at = "";
+    for (was, is) in then.lines().zip(now.lines()) {
+        at = if was.starts_with("== ") { was } else { at };
+        assert_eq!(is, was, "in run {at}");
+    }
+    assert_eq!(then.len(), now.len(), "a run is missing");
+}
