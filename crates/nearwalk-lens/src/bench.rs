@@ -8,11 +8,13 @@ use clap::Args;
 use lens::champsim;
 use lens::experiment::build;
 use lens::layout::Layout;
+use lens::live::{Live, NodeMap, Reference, Step};
 use lens::machine::Machine;
 use lens::parts::Standard;
 use lens::system::{Access, Pace, System};
 use lens::trace::Replay;
-use lens::workload::{Workload, workload};
+use lens::units::PageSize;
+use lens::workload::{Rng, Workload, workload};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -22,7 +24,8 @@ pub struct BenchArgs {
     /// Machine: a built-in name or a TOML file
     #[arg(long, default_value = "e7-4850v3")]
     machine: String,
-    /// Accesses of each of the five rounds, in millions
+    /// Accesses of each of the five rounds, in millions; a fourth of it in runs
+    /// beside GUPS
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     millions: u64,
     /// ChampSim's binary (that takes --warmup-instructions): both then also
@@ -48,38 +51,94 @@ fn cpu_seconds(who: libc::c_int) -> f64 {
     seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
-/// Millions of accesses a second of CPU time of five rounds, ascending.
-fn rates(system: &mut System<Standard>, accesses: u64) -> Vec<f64> {
-    system.run(2_000_000);
-    let mut rates: Vec<f64> = (0..5)
-        .map(|_| {
-            let start = cpu_seconds(libc::RUSAGE_SELF);
-            let done = system.run(accesses).accesses;
-            done as f64 / (cpu_seconds(libc::RUSAGE_SELF) - start) / 1e6
-        })
-        .collect();
+/// Millions of accesses a second of CPU time of five rounds, ascending. `run`
+/// makes about as many as it is told and returns how many.
+fn rates(accesses: u64, mut run: impl FnMut(u64) -> u64) -> [f64; 5] {
+    run(accesses / 5);
+    let mut rates = [0.0; 5].map(|_: f64| {
+        let start = cpu_seconds(libc::RUSAGE_SELF);
+        let done = run(accesses);
+        done as f64 / (cpu_seconds(libc::RUSAGE_SELF) - start) / 1e6
+    });
     rates.sort_by(f64::total_cmp);
     rates
 }
 
+fn print(what: &str, rates: [f64; 5]) {
+    println!(
+        "{what}: {:.1} million accesses a second of CPU time (best of 5; median {:.1})",
+        rates[4], rates[2]
+    );
+}
+
+/// [`rates`] of one of the papers' runs.
+fn generated(
+    machine: &Machine,
+    name: &str,
+    config: &str,
+    accesses: u64,
+) -> anyhow::Result<[f64; 5]> {
+    let s = setup(config)?;
+    let w = workload(name, s.scenario).with_context(|| format!("no workload {name}"))?;
+    let pace = Pace {
+        base: w.default_base,
+        window: machine.core.window,
+    };
+    let mut system = build(machine, &w, &s, pace, 1);
+    Ok(rates(accesses, |n| system.run(n).accesses))
+}
+
+/// [`rates`] of a live feed: one CPU, every access to another page of 16 GiB
+/// and every fourth a store, through tables of four levels.
+fn live(machine: &Machine, accesses: u64) -> anyhow::Result<[f64; 5]> {
+    const BYTES: u64 = 1 << 34;
+    let pace = Pace {
+        base: 0.5,
+        window: machine.core.window,
+    };
+    let map = NodeMap::new(&[(0, 2 * BYTES, 0)])?;
+    let mut live = Live::<Standard>::new(machine, pace, &[0], map)?;
+    let mut random = Rng::new(1);
+    Ok(rates(accesses, |n| {
+        for i in 0..n {
+            let at = random.below(BYTES) & !7;
+            let reference = Reference {
+                write: i % 4 == 0,
+                ..Reference::load(at, at, PageSize::Size4K)
+            };
+            live.access(0, reference, |steps| {
+                for level in (1..=4).rev() {
+                    let entry = at >> (12 + 9 * (level - 1)) << 3;
+                    steps.push(Step::native(at, level, BYTES + (entry ^ 1 << (12 + level))));
+                }
+            });
+        }
+        n
+    }))
+}
+
 pub fn run(a: &BenchArgs) -> anyhow::Result<ExitCode> {
     let m = util::machine(&a.machine)?;
-    let s = setup("LP-LD")?;
-    let w = workload("GUPS", s.scenario).expect("GUPS is built in");
+    let n = a.millions * 1_000_000;
+    print(
+        "GUPS, full model, one core",
+        generated(&m, "GUPS", "LP-LD", n)?,
+    );
+    let Some(binary) = &a.champsim else {
+        let gold = util::machine("gold-6252")?;
+        let nested = generated(&gold, "GUPS", "LL", n / 4)?;
+        print("GUPS in a virtual machine, gold-6252", nested);
+        let wide = generated(&m, "XSBench", "F", n / 4)?;
+        print("XSBench on all sockets", wide);
+        print("a live feed of one CPU", live(&m, n / 4)?);
+        return Ok(ExitCode::SUCCESS);
+    };
+    let w = workload("GUPS", setup("LP-LD")?.scenario).expect("GUPS is built in");
     let pace = Pace {
         base: w.default_base,
         window: m.core.window,
     };
-    let mut system = build(&m, &w, &s, pace, 1);
-    let r = rates(&mut system, a.millions * 1_000_000);
-    println!(
-        "GUPS, full model, one core: {:.1} million accesses a second of CPU time (best of 5; median {:.1})",
-        r[4], r[2]
-    );
-    match &a.champsim {
-        Some(binary) => against(binary, &m, &w, pace, a.trace_thousands * 1000),
-        None => Ok(ExitCode::SUCCESS),
-    }
+    against(binary, &m, &w, pace, a.trace_thousands * 1000)
 }
 
 /// Runs a GUPS trace of `n` accesses, one per instruction, in ChampSim and
@@ -109,8 +168,8 @@ fn against(
     let _ = std::fs::remove_file(&file);
     let theirs = result?;
     let source = Replay::new(accesses).context("an empty trace")?;
-    let mut system = System::new(m, layout, pace, &[0], vec![Box::new(source)]);
-    let ours = rates(&mut system, 5 * n)[4];
+    let mut system = System::<Standard>::new(m, layout, pace, &[0], vec![Box::new(source)]);
+    let ours = rates(5 * n, |n| system.run(n).accesses)[4];
     println!(
         "the same trace of {n} accesses: lens {ours:.1}, ChampSim {theirs:.3} million a second: \
          {:.0} times as fast",
