@@ -5,7 +5,7 @@
 //! source registers, 2 destination and 4 source addresses, little-endian.
 //! Such traces come compressed; these functions take them decompressed.
 
-use crate::system::Access;
+use crate::access::Access;
 use crate::trace::TraceError;
 use std::io::{self, Read, Write};
 

@@ -5,9 +5,10 @@
 use crate::config::Setup;
 use crate::layout::Layout;
 use crate::machine::Machine;
-use crate::parts::Standard;
+use crate::part::standard::Standard;
+use crate::pipe::Pace;
 use crate::stats::Stats;
-use crate::system::{Pace, System};
+use crate::system::System;
 use crate::workload::Workload;
 
 /// How much to simulate: a window after warm-up stands for the whole run.

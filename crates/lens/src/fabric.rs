@@ -4,12 +4,12 @@
 //! It knows lines and nodes, not pages: [`crate::system`] decides which table
 //! entries a generated walk refers to, [`crate::live`] is told.
 
-use crate::assoc::{Found, Key};
-use crate::core::later;
-use crate::host::Host;
 use crate::machine::Machine;
-use crate::parts::{Memory, Parts, PrivateCache, PrivateHit, SharedCache, Tlb, WalkCache};
+use crate::part::{Memory, Parts, PrivateCache, PrivateHit, SharedCache, Tlb, WalkCache};
+use crate::simd::{Found, Host};
 use crate::stats::Stats;
+use crate::tags::Key;
+use crate::units::later;
 
 /// What each core has to itself.
 pub(crate) struct CoreParts<P: Parts> {
@@ -443,8 +443,8 @@ impl<P: Parts> Seen<'_, P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::Plain;
-    use crate::parts::Standard;
+    use crate::part::standard::Standard;
+    use crate::simd::Plain;
 
     #[test]
     fn a_line_from_memory_brings_the_other_of_its_pair() {
@@ -479,7 +479,7 @@ mod tests {
         let mut all = Vec::new();
         for i in 0..400_000u64 {
             // Near enough to each other for all of hits, misses and pairs.
-            let line = Key::new(crate::assoc::mix(i) % (1 << 20) + (i % 4) * (i & 1));
+            let line = Key::new(crate::hash::mix(i) % (1 << 20) + (i % 4) * (i & 1));
             let write = i % 8 == 0;
             let mut seen = f.seen_from(0, 0);
             assert!(seen.pairs_at_once);
@@ -514,7 +514,7 @@ mod tests {
         assert!(outcome(true, false, Plain) == one_by_one);
         assert!(outcome(true, true, Plain) == one_by_one);
         #[cfg(target_arch = "x86_64")]
-        if let Some(host) = crate::host::avx2::Avx2::detect() {
+        if let Some(host) = crate::simd::avx2::Avx2::detect() {
             assert!(outcome(true, false, host) == one_by_one);
             assert!(outcome(true, true, host) == one_by_one);
         }

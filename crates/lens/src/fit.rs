@@ -10,8 +10,8 @@
 
 use crate::experiment::{Budget, run};
 use crate::machine::Machine;
+use crate::pipe::Pace;
 use crate::reference::Run;
-use crate::system::Pace;
 use crate::units::Latency;
 use crate::workload::{Scenario, workload};
 

@@ -7,9 +7,10 @@
 //! arithmetic on the address. A layout of 8 TB therefore takes as many bytes
 //! as one of 8 MB.
 
-use crate::assoc::mix;
+use crate::address::{Dim, PageSize};
+use crate::hash::mix;
 use crate::machine::Machine;
-use crate::units::{Bytes, PageSize};
+use crate::units::Bytes;
 
 /// Who touches the pages of a region first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,15 +177,6 @@ pub struct TableHome {
     pub node: usize,
     /// Which copy: a node's number plus 1, or 0 for the only one.
     pub copy: u32,
-}
-
-/// The two dimensions of translation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dim {
-    /// Native tables, or the guest's.
-    Guest = 0,
-    /// The hypervisor's.
-    Nested = 1,
 }
 
 /// Guest-physical addresses of guest table pages lie above this bit; below it

@@ -5,33 +5,38 @@
 //! not here. It has no I/O of its own: callers hand it machine descriptions
 //! as text and accesses as values.
 //!
-//! Reading order: [`units`], [`machine`] (what a description says), [`parts`]
-//! (the traits), [`layout`] (where pages and tables are), [`system`] (how an
-//! access is walked and fetched), `core` (what overlaps).
+//! Reading order: [`units`], [`address`], [`access`], [`machine`] (what a
+//! description says), [`part`] (the traits), [`layout`] (where pages and tables
+//! are), [`pipe`] (what overlaps), [`system`] (how an access is walked and
+//! fetched).
 //!
 //! Programs that bring accesses and page tables of their own (an emulator's
 //! plugin, say) feed them to [`live::Live`].
 
-pub mod assoc;
+pub mod access;
+pub mod address;
 pub mod champsim;
 pub mod config;
-mod core;
 pub mod experiment;
 mod fabric;
 pub mod fit;
-pub mod host;
+pub mod hash;
 pub mod kernelside;
 pub mod layout;
 pub mod live;
 pub mod machine;
-pub mod memory;
 #[cfg(test)]
 mod net;
+#[cfg(test)]
+mod order;
 pub mod overhead;
-pub mod parts;
+pub mod part;
+pub mod pipe;
 pub mod reference;
+pub mod simd;
 pub mod stats;
 pub mod system;
+pub mod tags;
 pub mod trace;
 pub mod units;
 pub mod validate;

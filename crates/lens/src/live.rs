@@ -9,12 +9,12 @@
 //! queues and the core model are the same.
 //!
 //! ```
-//! use lens::layout::Dim;
+//! use lens::address::Dim;
 //! use lens::live::{Live, NodeMap, Reference, Step};
 //! use lens::machine::Machine;
-//! use lens::parts::Standard;
-//! use lens::system::Pace;
-//! use lens::units::PageSize;
+//! use lens::part::standard::Standard;
+//! use lens::pipe::Pace;
+//! use lens::address::PageSize;
 //!
 //! let m = Machine::builtin("e7-4850v3")?;
 //! // Two CPUs, on nodes 0 and 1; a gigabyte of memory on each node.
@@ -36,16 +36,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use crate::assoc::Key;
-use crate::core::Pipe;
+use crate::access::Access;
+use crate::address::{Dim, PageSize};
 use crate::fabric::{Cached, Fabric};
-use crate::host::Plain;
-use crate::layout::Dim;
 use crate::machine::Machine;
-use crate::parts::{Memory, NestedTlb, Parts, Tlb, TlbHit, WalkCache};
+use crate::part::{Memory, NestedTlb, Parts, Tlb, TlbHit, WalkCache};
+use crate::pipe::{Pace, Pipe};
+use crate::simd::Plain;
 use crate::stats::Stats;
-use crate::system::{Access, Pace};
-use crate::units::PageSize;
+use crate::tags::Key;
 
 /// Why a live machine could not be set up.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

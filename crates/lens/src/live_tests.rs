@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 use super::*;
-use crate::parts::Standard;
+use crate::part::standard::Standard;
 
 const NODE: u64 = 1 << 30;
 const VA: u64 = 0x7f12_3456_7000;

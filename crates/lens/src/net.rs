@@ -5,15 +5,17 @@
 //! leaves it alone; one that does change numbers writes it anew with
 //! `NET_WRITE=1 cargo test -p lens --lib net::` and says why.
 
+use crate::address::PageSize;
 use crate::config::{Scheme, Setup};
 use crate::experiment::{build, cpus};
 use crate::kernelside::{LazyFill, LeafBits};
 use crate::layout::HugePolicy;
 use crate::live::{Live, NodeMap, Reference, Step};
 use crate::machine::Machine;
-use crate::parts::Standard;
-use crate::system::{Pace, System};
-use crate::units::{Bytes, PageSize};
+use crate::part::standard::Standard;
+use crate::pipe::Pace;
+use crate::system::System;
+use crate::units::Bytes;
 use crate::workload::workload;
 use std::fmt::Write;
 

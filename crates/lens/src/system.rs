@@ -8,102 +8,55 @@
 //! source of order, and none of randomness: the same input gives the same
 //! cycles.
 
-use crate::assoc::{Found, Key, mix};
-use crate::core::{Pipe, Thread};
+use crate::access::{Access, Source};
+use crate::address::{Dim, PageSize};
 use crate::fabric::{Asked, Cached, Fabric, Seen};
-#[cfg(target_arch = "x86_64")]
-use crate::host::avx2::Avx2;
-use crate::host::{Host, Plain};
+use crate::hash::mix;
 use crate::kernelside::{LazyFill, LeafBits};
-use crate::layout::{Dim, Layout};
+use crate::layout::Layout;
 use crate::machine::Machine;
-use crate::parts::{Memory, NestedTlb, Parts, Tlb, TlbHit, WalkCache};
+use crate::part::{Memory, NestedTlb, Parts, Tlb, TlbHit, WalkCache};
+use crate::pipe::{Pace, Pipe};
+#[cfg(target_arch = "x86_64")]
+use crate::simd::avx2::Avx2;
+use crate::simd::{Found, Host, Plain};
 use crate::stats::Stats;
-use crate::units::PageSize;
+use crate::tags::Key;
 
-/// One memory access of a workload.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Access {
-    /// Virtual address.
-    pub va: u64,
-    /// Stores take the line exclusively.
-    pub write: bool,
-    /// The address is known only when the previous access' value is there.
-    pub dependent: bool,
-    /// A locked instruction, as [`Access::locked`] makes.
-    pub locked: bool,
-    /// Work before the access, in units of the workload's base cycles.
-    pub work: u8,
+/// A hardware thread and the program it runs.
+struct Thread {
+    /// The hardware.
+    pipe: Pipe,
+    /// Accesses to come.
+    buffer: Vec<Access>,
+    /// Next of them.
+    next: usize,
+    /// At which of them the host is to be told of more.
+    hinted: usize,
+    source: Box<dyn Source + Send>,
 }
 
-impl Access {
-    /// A load that depends on the previous access.
-    pub const fn chase(va: u64) -> Self {
-        Access {
-            va,
-            write: false,
-            dependent: true,
-            locked: false,
-            work: 1,
+impl Thread {
+    fn new(pipe: Pipe, source: Box<dyn Source + Send>) -> Self {
+        Thread {
+            pipe,
+            buffer: Vec::with_capacity(256),
+            next: 0,
+            hinted: 0,
+            source,
         }
     }
-    /// A load whose address is known in advance.
-    pub const fn load(va: u64) -> Self {
-        Access {
-            va,
-            write: false,
-            dependent: false,
-            locked: false,
-            work: 1,
-        }
-    }
-    /// A store whose address is known in advance.
-    pub const fn store(va: u64) -> Self {
-        Access {
-            va,
-            write: true,
-            dependent: false,
-            locked: false,
-            work: 1,
-        }
-    }
-    /// A locked read-modify-write whose address is known in advance. It is
-    /// done when all before it are, and what follows waits for it unless it is
-    /// locked as well.
-    pub const fn locked(va: u64) -> Self {
-        Access {
-            va,
-            write: true,
-            dependent: false,
-            locked: true,
-            work: 1,
-        }
-    }
-    /// The same with an address that the previous access' value gives.
-    pub const fn after_load(mut self) -> Self {
-        self.dependent = true;
-        self
-    }
-    /// The same with `work` units of work before it.
-    pub const fn with_work(mut self, work: u8) -> Self {
-        self.work = work;
-        self
-    }
-}
 
-/// An endless stream of accesses of one thread.
-pub trait Source {
-    /// Appends the accesses of the next operation, at least one.
-    fn fill(&mut self, out: &mut Vec<Access>);
-}
-
-/// A workload's own constants.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Pace {
-    /// Cycles of computation per unit of work.
-    pub base: f64,
-    /// Independent accesses in flight together, 1 to 32.
-    pub window: f64,
+    /// Drops what was used and appends more. The buffer then holds at least
+    /// as much as a caller looks ahead.
+    #[cold]
+    fn refill(&mut self) {
+        self.buffer.drain(..self.next);
+        self.next = 0;
+        while self.buffer.len() < 128 {
+            self.source.fill(&mut self.buffer);
+        }
+    }
 }
 
 /// What tells the lines of tables from each other and from data, by dimension

@@ -2,11 +2,13 @@
 //! Closed-form checks of walks and of the core model.
 
 use super::*;
-use crate::assoc::Found;
 use crate::layout::{
     Backing, DataPolicy, HugePolicy, Init, Nested, Policies, RegionSpec, TablePolicy,
 };
-use crate::parts::{SharedCache, Sliced, Standard};
+use crate::part::SharedCache;
+use crate::part::cache::Sliced;
+use crate::part::standard::Standard;
+use crate::simd::Found;
 use crate::units::{Bytes, Latency};
 
 struct Fixed(Vec<Access>);

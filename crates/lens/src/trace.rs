@@ -22,7 +22,7 @@
 //! from 0. A trace ends with the file; one that ends inside a record is an
 //! error. Sequential accesses take two bytes each, random ones about seven.
 
-use crate::system::{Access, Source};
+use crate::access::{Access, Source};
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
@@ -265,7 +265,8 @@ impl Source for Replay {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::{Rng, Scenario, workload};
+    use crate::hash::Rng;
+    use crate::workload::{Scenario, workload};
 
     #[test]
     fn what_was_recorded_is_replayed() {

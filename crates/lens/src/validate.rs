@@ -8,8 +8,8 @@
 use crate::config::{Scheme, Setup};
 use crate::experiment::{Budget, fit_pace, run};
 use crate::machine::Machine;
+use crate::pipe::Pace;
 use crate::reference::{Dataset, Run};
-use crate::system::Pace;
 use crate::workload::{Scenario, workload};
 
 /// One configuration, predicted and published.

@@ -11,7 +11,7 @@ use lens::{
     experiment::{Budget, run as simulate},
     layout::{DataPolicy, HugePolicy, Policies, Shares, TablePolicy},
     machine::Machine,
-    system::Pace,
+    pipe::Pace,
     workload::{Scenario, workload},
 };
 

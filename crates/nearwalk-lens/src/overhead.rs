@@ -2,8 +2,9 @@
 //! `nearwalk lens overhead`: memory that copies of page tables take.
 
 use clap::Args;
+use lens::address::PageSize;
 use lens::overhead::{nested_table_bytes, replication_overhead, table_bytes};
-use lens::units::{Bytes, PageSize};
+use lens::units::Bytes;
 use std::process::ExitCode;
 
 #[derive(Debug, Args)]

@@ -9,12 +9,12 @@
 use std::{fs, path::Path};
 
 use ::lens::{
+    address::PageSize,
     live::{CpuStats, Live, NodeMap, Reference, Step},
     machine::Machine,
-    parts::Standard,
+    part::standard::Standard,
+    pipe::Pace,
     stats::Stats,
-    system::Pace,
-    units::PageSize,
 };
 use serde_json::json;
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Graph kernels: Graph500's breadth-first search and PageRank.
 
-use super::{GIB, Rng, Scenario, Workload, place, region};
+use super::{GIB, Scenario, Workload, place, region};
+use crate::access::{Access, Source};
+use crate::hash::Rng;
 use crate::layout::{Backing, Init};
-use crate::system::{Access, Source};
 
 /// A vertex of a Kronecker graph drawn by its degree (Graph500's A = 0.57,
 /// B = C = 0.19), with ids shuffled as the benchmark does.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Kernels over arrays: GUPS, XSBench, Canneal, LibLinear, STREAM.
 
-use super::{ARENA, GIB, Rng, Scenario, Workload, place, region};
+use super::{ARENA, GIB, Scenario, Workload, place, region};
+use crate::access::{Access, Source};
+use crate::hash::Rng;
 use crate::layout::{Backing, Init};
-use crate::system::{Access, Source};
 
 /// Random read-modify-write over one table, addresses from the HPC Challenge
 /// polynomial: all independent.

@@ -13,9 +13,9 @@ mod graph;
 mod kernels;
 mod stores;
 
-use crate::assoc::mix;
+use crate::access::Source;
+use crate::hash::{Rng, mix};
 use crate::layout::{Backing, Init, RegionSpec};
-use crate::system::Source;
 use crate::units::Bytes;
 
 /// Which experiment's size and thread count.
@@ -117,31 +117,6 @@ pub fn workload(name: &str, scenario: Scenario) -> Option<Workload> {
     })
 }
 
-/// A small fast generator (SplitMix64).
-#[derive(Debug, Clone)]
-pub struct Rng(u64);
-
-impl Rng {
-    /// A stream of its own for every `seed`.
-    pub fn new(seed: u64) -> Self {
-        Rng(seed)
-    }
-    /// The next 64 random bits.
-    #[inline(always)]
-    pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-    /// Uniform below `n`.
-    #[inline(always)]
-    pub fn below(&mut self, n: u64) -> u64 {
-        ((u128::from(self.bits()) * u128::from(n)) >> 64) as u64
-    }
-}
-
 /// A hash of `x` below `n`: the place a pointer leads to.
 #[inline(always)]
 fn place(x: u64, salt: u64, n: u64) -> u64 {
@@ -168,7 +143,7 @@ const ARENA: Backing = Backing::Arena { huge: 0.2 };
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::system::Access;
+    use crate::access::Access;
 
     const ALL: [Scenario; 4] = [
         Scenario::Thin,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Index and key-value lookups: BTree, HashJoin, Redis, Memcached.
 
-use super::{ARENA, GIB, Rng, Scenario, Workload, place, region};
+use super::{ARENA, GIB, Scenario, Workload, place, region};
+use crate::access::{Access, Source};
+use crate::hash::Rng;
 use crate::layout::{Backing, Init};
-use crate::system::{Access, Source};
 
 /// Lookups in a B+ tree of order 16 that was filled from both ends of the key
 /// range, so that every node was split and is half full.

@@ -17,7 +17,8 @@
 //! So a dependent chain pays walk + data + base for each access, and an
 //! independent stream the largest of walk + base, and (walk + data) / window.
 
-use crate::system::{Access, Pace, Source};
+use crate::access::Access;
+use crate::units::{earlier, later};
 
 const RING: usize = 32;
 
@@ -25,17 +26,13 @@ const RING: usize = 32;
 const LOCKED: u8 = 1;
 const FENCED: u8 = 2;
 
-/// The greater of two times. Unlike [`f64::max`] it need not mind what is not
-/// a number.
-#[inline(always)]
-pub(crate) fn later(a: f64, b: f64) -> f64 {
-    if a > b { a } else { b }
-}
-
-/// The lesser of two times.
-#[inline(always)]
-fn earlier(a: f64, b: f64) -> f64 {
-    if a < b { a } else { b }
+/// A workload's own constants.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Pace {
+    /// Cycles of computation per unit of work.
+    pub base: f64,
+    /// Independent accesses in flight together, 1 to 32.
+    pub window: f64,
 }
 
 /// A hardware thread: what of its accesses overlaps.
@@ -64,42 +61,6 @@ pub(crate) struct Pipe {
     fraction: u32,
     /// Sum of the rests so far, less what it gave whole.
     carry: u32,
-}
-
-/// A hardware thread and the program it runs.
-pub(crate) struct Thread {
-    /// The hardware.
-    pub pipe: Pipe,
-    /// Accesses to come.
-    pub buffer: Vec<Access>,
-    /// Next of them.
-    pub next: usize,
-    /// At which of them the host is to be told of more.
-    pub hinted: usize,
-    source: Box<dyn Source + Send>,
-}
-
-impl Thread {
-    pub fn new(pipe: Pipe, source: Box<dyn Source + Send>) -> Self {
-        Thread {
-            pipe,
-            buffer: Vec::with_capacity(256),
-            next: 0,
-            hinted: 0,
-            source,
-        }
-    }
-
-    /// Drops what was used and appends more. The buffer then holds at least
-    /// as much as a caller looks ahead.
-    #[cold]
-    pub fn refill(&mut self) {
-        self.buffer.drain(..self.next);
-        self.next = 0;
-        while self.buffer.len() < 128 {
-            self.source.fill(&mut self.buffer);
-        }
-    }
 }
 
 impl Pipe {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! What the host's instructions do with a set of [`crate::assoc`].
+//! What the host's instructions do with a set of [`crate::tags`].
 //!
 //! Nearly all of the model's time goes into looking through sets of four to
 //! twenty tags and moving them up by one. A [`Host`] is a token for the
@@ -7,10 +7,20 @@
 //! The caller of a loop picks it once, and compiles the loop for these
 //! instructions, so that everything in between is in line.
 
-use crate::assoc::Found;
-
 #[cfg(target_arch = "x86_64")]
 pub mod avx2;
+
+/// What a set says of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// It is there, and the most recent now.
+    Held,
+    /// It is not; whether the other key of its pair is.
+    Absent {
+        /// That one is there.
+        other: bool,
+    },
+}
 
 /// Operations on sets of `W` tags in recency order, most recent first. The ways
 /// where `live` is all ones are in use: all where `W` is not 4. It is 0 in the

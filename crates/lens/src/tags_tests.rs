@@ -3,6 +3,7 @@
 //! against the plain ones.
 
 use super::*;
+use crate::hash::mix;
 
 fn pass<I: Index, const W: usize>(
     a: &mut TagArray<I, W>,
@@ -173,7 +174,7 @@ fn every_shape_does_what_a_list_in_recency_order_does() {
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn so_it_does_in_registers_of_256_bits() {
-    match crate::host::avx2::Avx2::detect() {
+    match crate::simd::avx2::Avx2::detect() {
         Some(host) => every_shape(host),
         None => eprintln!("skipped: this host has no AVX2"),
     }

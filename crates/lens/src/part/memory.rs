@@ -27,8 +27,8 @@
 //! of some machines give way to what is asked for: they read nothing while that
 //! waits for longer than their patience.
 
+use super::Memory;
 use crate::machine::Machine;
-use crate::parts::Memory;
 use std::hint::black_box;
 
 /// A line among arrivals that nobody waits for.

@@ -7,7 +7,7 @@
 //! the key: two keys of one set collide with probability 2^-32 per resident
 //! line, which is the price for half the memory traffic.
 
-use crate::host::{Host, Plain};
+use crate::simd::{Found, Host, Plain};
 use std::marker::PhantomData;
 
 /// How a key picks its set.
@@ -81,16 +81,6 @@ struct Other {
     enter: usize,
 }
 
-/// A 64-bit mix (the finaliser of MurmurHash3).
-#[inline(always)]
-pub fn mix(key: u64) -> u64 {
-    let mut h = key ^ (key >> 33);
-    h = h.wrapping_mul(0xff51_afd7_ed55_8ccd);
-    h ^= h >> 33;
-    h = h.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    h ^ (h >> 33)
-}
-
 /// The golden ratio times 2^64, whose multiples keep away from those of 2^64.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -159,18 +149,6 @@ impl Key {
             tag: self.tag ^ 1,
         }
     }
-}
-
-/// What a set says of a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
-    /// It is there, and the most recent now.
-    Held,
-    /// It is not; whether the other key of its pair is.
-    Absent {
-        /// That one is there.
-        other: bool,
-    },
 }
 
 impl<I: Index, const WAYS: usize, const ENTER: usize> TagArray<I, WAYS, ENTER> {
@@ -592,5 +570,5 @@ fn enter_pair_at(set: &mut [u32], tag: u32, enter: usize) {
 }
 
 #[cfg(test)]
-#[path = "assoc_tests.rs"]
+#[path = "tags_tests.rs"]
 mod tests;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Sets in vector registers of 256 bits.
 
-use crate::assoc::Found;
-use crate::host::{Host, Plain};
+use crate::simd::{Found, Host, Plain};
 use std::arch::x86_64::*;
 
 /// A host with AVX2, BMI1 and BMI2, for a loop as [`Host::USUAL`] has it.
