@@ -17,11 +17,17 @@
 #define TRACING		"/sys/kernel/tracing/"
 #define ROUNDS		"12"
 
-/* Called without the compiler knowing that they are calls: asm/pgtable_repl.h. */
+/*
+ * Called without the compiler knowing that they are calls: all that are declared
+ * with __repl_slow.
+ */
 static const char *const slow[] = {
 	"__pgtable_repl_sync", "__pgtable_repl_set_ptes", "__pgtable_repl_read",
-	"__pgtable_repl_cleared", "__pgtable_repl_cleared_full",
-	"__pgtable_repl_wrprotect",
+	"__pgtable_repl_read_pmd", "__pgtable_repl_cleared",
+	"__pgtable_repl_taken_out", "__pgtable_repl_cleared_full",
+	"__pgtable_repl_wrprotect", "repl_sync_run", "repl_store_lazy",
+	"repl_set_run", "repl_exchange", "repl_read_link", "repl_bits",
+	"repl_wrprotect",
 };
 
 /* Looks for lines of @path that contain one of @nr words; how many did. */
