@@ -8,11 +8,15 @@
  */
 #include <kunit/test.h>
 #include <linux/ftrace.h>
+#include <linux/hugetlb.h>
 #include <linux/irq_work.h>
 #include <linux/kthread.h>
+#include <linux/mman.h>
 #include <linux/pgtable_copies.h>
 #include <linux/prctl.h>
 #include <linux/sched/mm.h>
+#include <linux/uaccess.h>
+#include <trace/events/pgtable_repl.h>
 #include <asm/pgtable_repl_lazy.h>
 #include <asm/tlb.h>
 #include "table.h"
@@ -379,6 +383,27 @@ static void repl_test_flush_comes_after_the_sweep(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, *repl_slot(copy, t->ptep), 0);
 	repl_test_section_end(t);
 	repl_test_empty(t);
+}
+
+/*
+ * A section that is entered with no lock held, as PAGEMAP_SCAN does, may sleep.  It
+ * is the CPU's, and none of who runs there next: others would leave their changes to
+ * a run that nobody ends.
+ */
+static void repl_test_section_ends_where_it_sleeps(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	int cpu = cpumask_any(cpu_online_mask);
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	KUNIT_ASSERT_EQ(test, set_cpus_allowed_ptr(current, cpumask_of(cpu)), 0);
+	arch_enter_lazy_mmu_mode();
+	/* Where preemption is counted it is known that there is no lock. */
+	KUNIT_EXPECT_EQ(test, per_cpu(pgtable_repl_batch.lazy, cpu),
+			!IS_ENABLED(CONFIG_PREEMPT_COUNT));
+	schedule_timeout_uninterruptible(1);
+	KUNIT_EXPECT_FALSE(test, per_cpu(pgtable_repl_batch.lazy, cpu));
+	arch_leave_lazy_mmu_mode();
 }
 
 struct repl_test_irq {
@@ -893,6 +918,104 @@ static void repl_test_lazy_gather_knows_who_had_it(struct kunit *test)
 }
 
 /*
+ * Pages of hugetlb are rewritten like others, mprotect() and DAMON do so: who
+ * holds one goes on doing so.
+ */
+static void repl_test_lazy_holds_hugetlb(struct kunit *test)
+{
+#ifdef CONFIG_HUGETLB_PAGE
+	unsigned long addr = TEST_ADDR + TEST_USED * PAGE_SIZE;
+	struct repl_test *t = test->priv;
+	struct mmu_gather tlb;
+	struct ptdesc *copy;
+	unsigned int round;
+	pte_t *ptep, pte;
+
+	repl_test_lazy(test, 0);
+	copy = repl_test_used(test);
+	ptep = t->ptep + TEST_USED;
+	/* First incomplete, then young and dirty, then with the dirty bit alone. */
+	for (round = 0; round < 3; round++) {
+		tlb_gather_mmu(&tlb, t->mm);
+		spin_lock(t->ptl);
+		repl_test_walker(copy, ptep, _PAGE_ACCESSED | _PAGE_DIRTY);
+		pte = huge_ptep_modify_prot_start(&t->vma, addr, ptep);
+		KUNIT_EXPECT_TRUE(test, pte_young(pte) && pte_dirty(pte));
+		KUNIT_EXPECT_NE(test, *repl_slot(copy, ptep), 0);
+		huge_ptep_modify_prot_commit(&t->vma, addr, ptep, pte,
+					     round ? pte_mkold(pte) : pte);
+		spin_unlock(t->ptl);
+		KUNIT_EXPECT_FALSE(test, tlb.repl_owed);
+		tlb_finish_mmu(&tlb);
+		repl_test_holds(test, copy, TEST_USED, TEST_USED);
+		KUNIT_EXPECT_EQ(test, !!pte_young(ptep_get(ptep)), !round);
+	}
+	repl_test_empty(t);
+#else
+	kunit_skip(test, "needs hugetlb");
+#endif
+}
+
+static void repl_test_saw_fill(void *data, struct mm_struct *mm,
+			       unsigned int domain, unsigned long addr,
+			       unsigned int filled)
+{
+	int *off = data;
+
+	if (mm == current->mm)
+		*off = irqs_disabled();
+}
+
+/*
+ * Where only page faults are disabled the fault is answered with interrupts on, as
+ * any other: it takes what PREEMPT_RT gives nobody who has them off.
+ */
+static void repl_test_lazy_answers_with_interrupts_on(struct kunit *test)
+{
+	struct pgtable_repl_policy policy = {
+		.mode = PR_PGTABLE_REPL_LAZY,
+		.source = PGTABLE_REPL_PROC,
+	};
+	struct pgtable_repl_policy off_policy = {
+		.mode = PR_PGTABLE_REPL_OFF,
+		.source = PGTABLE_REPL_PROC,
+	};
+	unsigned long left, addr;
+	u64 value = 0x600d;
+	nodemask_t nodes;
+	int off = -1, nid;
+
+	addr = kunit_vm_mmap(test, NULL, 0, PAGE_SIZE, PROT_READ | PROT_WRITE,
+			     MAP_ANONYMOUS | MAP_PRIVATE, 0);
+	KUNIT_ASSERT_FALSE(test, IS_ERR_VALUE(addr));
+	pgtable_repl_nodes(&nodes);
+	if (nodes_weight(nodes) < 2)
+		kunit_skip(test, "needs two nodes with CPUs and memory");
+	nid = first_node(nodes);
+	set_cpus_allowed_ptr(current, cpumask_of_node(nid));
+	policy.nodes = nodes;
+	KUNIT_ASSERT_EQ(test, pgtable_repl_set(current->mm, &policy), 0);
+	KUNIT_ASSERT_EQ(test, copy_to_user((void __user *)addr, &value,
+					   sizeof(value)), 0);
+	set_cpus_allowed_ptr(current, cpumask_of_node(next_node(nid, nodes)));
+	if (register_trace_pgtable_repl_fill(repl_test_saw_fill, &off)) {
+		pgtable_repl_set(current->mm, &off_policy);
+		kunit_skip(test, "needs CONFIG_TRACEPOINTS");
+	}
+	value = 0;
+	pagefault_disable();
+	left = __copy_from_user_inatomic(&value, (void __user *)addr,
+					 sizeof(value));
+	pagefault_enable();
+	unregister_trace_pgtable_repl_fill(repl_test_saw_fill, &off);
+	tracepoint_synchronize_unregister();
+	KUNIT_EXPECT_EQ(test, left, 0);
+	KUNIT_EXPECT_EQ(test, value, 0x600d);
+	KUNIT_EXPECT_EQ(test, off, 0);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_set(current->mm, &off_policy), 0);
+}
+
+/*
  * What is taken out and put back may need no flush, so that it must go on being
  * known.  @section: as mprotect() does it; else as NUMA faults and others do.
  */
@@ -1216,6 +1339,7 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_table_is_young),
 	KUNIT_CASE(repl_test_run_is_swept_at_the_end),
 	KUNIT_CASE(repl_test_flush_comes_after_the_sweep),
+	KUNIT_CASE(repl_test_section_ends_where_it_sleeps),
 	KUNIT_CASE(repl_test_interrupt_leaves_runs_alone),
 	KUNIT_CASE(repl_test_slow_halves_are_not_traced),
 	KUNIT_CASE(repl_test_run_leaves_gaps_alone),
@@ -1232,6 +1356,8 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_lazy_has_changes_where_it_has_pages),
 	KUNIT_CASE(repl_test_lazy_gets_what_its_fault_makes),
 	KUNIT_CASE(repl_test_lazy_gather_knows_who_had_it),
+	KUNIT_CASE(repl_test_lazy_holds_hugetlb),
+	KUNIT_CASE(repl_test_lazy_answers_with_interrupts_on),
 	KUNIT_CASE(repl_test_lazy_holds_what_mprotect_rewrites),
 	KUNIT_CASE(repl_test_lazy_holds_what_is_rewritten),
 	KUNIT_CASE(repl_test_lazy_minds_no_stray_bits),

@@ -57,6 +57,16 @@ static bool repl_fault_lock(struct repl_fault *f, spinlock_t *ptl)
 	return true;
 }
 
+/*
+ * Whether a page may be asked for.  Under PREEMPT_RT that takes locks which sleep,
+ * with GFP_NOWAIT as well.  Who disables page faults and nothing else can sleep on
+ * them; who has a spinlock that spins, or preemption off, gets no copy.
+ */
+static bool repl_fault_may_allocate(const struct repl_fault *f)
+{
+	return !f->atomic || !IS_ENABLED(CONFIG_PREEMPT_RT) || preemptible();
+}
+
 /* As repl_lock_child(); false if that would have to wait and must not. */
 static bool repl_fault_lock_child(struct repl_fault *f, struct ptdesc *child,
 				  enum pg_level level, spinlock_t *held,
@@ -155,6 +165,9 @@ static bool repl_fault_step(struct repl_fault *f, struct ptdesc *table,
 	if (repl_none(READ_ONCE(*slot))) {
 		if (!repl_find(child, f->domain) &&
 		    repl_wants_copy(child, level - 1, f->domain)) {
+			/* Nor a link to the canonical table, which would stay. */
+			if (!repl_fault_may_allocate(f))
+				goto unlock_child;
 			repl_copy_table(child, level - 1, f->mm, f->domain,
 					f->page, true);
 			f->page = NULL;
@@ -172,6 +185,7 @@ static bool repl_fault_step(struct repl_fault *f, struct ptdesc *table,
 	} else if (child_copy) {
 		served = repl_fault_fill(f, child, child_copy);
 	}
+unlock_child:
 	if (child_ptl)
 		spin_unlock(child_ptl);
 unlock:
@@ -384,9 +398,10 @@ bool __pgtable_repl_fault(struct vm_area_struct *vma, unsigned long addr)
  * guest that its CPU is preempted.  Who would take that for something worse asks
  * mm_has_lazy_pgtables().
  *
- * Context: any in which interrupts were on; takes no lock that it would have to
- * wait for, the caller may hold those of page tables.  The spinlocks that it does
- * take are only held with interrupts off.
+ * Context: any in which interrupts were on when the access was made.  They are off
+ * when this is called, and on for as long as it looks for an answer: PREEMPT_RT's
+ * locks and allocator need that.  Takes no lock that it would have to wait for,
+ * the caller may hold those of page tables.
  * Return: whether the access is to be tried again.
  */
 bool __pgtable_repl_fault_atomic(struct mm_struct *mm, unsigned long addr)
@@ -394,14 +409,17 @@ bool __pgtable_repl_fault_atomic(struct mm_struct *mm, unsigned long addr)
 	struct repl_fault f = {
 		.mm = mm, .addr = addr & PAGE_MASK, .atomic = true,
 	};
-	bool served;
+	bool served = false;
 
 	if (!in_task())
 		return false;
+	/* Off for the entry code alone, as in any fault: @addr is known. */
+	local_irq_enable();
 	f.vma = lock_vma_under_rcu(mm, addr);
-	if (!f.vma)
-		return false;
-	served = repl_fault(&f);
-	vma_end_read(f.vma);
+	if (f.vma) {
+		served = repl_fault(&f);
+		vma_end_read(f.vma);
+	}
+	local_irq_disable();
 	return served;
 }
