@@ -299,7 +299,8 @@ struct page *pgtable_repl_alloc_page(struct mm_struct *mm, unsigned int domain,
 		return NULL;
 	}
 	memcg = pgtable_repl_get_memcg(mm);
-	if (!pgtable_repl_group_room(memcg, 0, pages)) {
+	if (pgtable_repl_forbidden(repl, memcg, nid) ||
+	    !pgtable_repl_group_room(memcg, 0, pages)) {
 		page = NULL;
 	} else if (!pgtable_repl_memcg_room(memcg, REPL_MEMCG_SHARE,
 					    pages + repl_fork_lacks(mm))) {

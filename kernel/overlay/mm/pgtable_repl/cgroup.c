@@ -83,8 +83,8 @@ static LIST_HEAD(repl_behind);
 static DEFINE_SPINLOCK(repl_behind_lock);
 static DEFINE_MUTEX(repl_group_mutex);	/* writers of ->policy */
 
-static void repl_catch_up(struct work_struct *work);
-static DECLARE_DELAYED_WORK(repl_catch_up_work, repl_catch_up);
+static void repl_catch_up(struct kthread_work *work);
+static DEFINE_KTHREAD_DELAYED_WORK(repl_catch_up_work, repl_catch_up);
 
 /* The caller holds the RCU read lock or a reference to the css. */
 static struct repl_group *repl_group(struct mem_cgroup *memcg)
@@ -138,6 +138,23 @@ bool pgtable_repl_group_policy(struct mm_struct *mm,
 	asked = repl_group_asks(mem_cgroup_from_task(task), policy);
 	rcu_read_unlock();
 	return asked;
+}
+
+/**
+ * pgtable_repl_memcg_policy() - what a memory cgroup asks for
+ * @memcg: by pgtable_repl_get_memcg()
+ * @policy: what holds if it asks for nothing; gets the answer
+ *
+ * Context: any.
+ */
+void pgtable_repl_memcg_policy(struct mem_cgroup *memcg,
+			       struct pgtable_repl_policy *policy)
+{
+	if (!READ_ONCE(repl_group_policies))
+		return;
+	rcu_read_lock();
+	repl_group_asks(memcg, policy);
+	rcu_read_unlock();
 }
 
 /* What is done for an address space; false: that is enough. */
@@ -209,7 +226,7 @@ static void repl_group_note(struct repl_group *group)
 static void repl_group_behind(struct repl_group *group)
 {
 	repl_group_note(group);
-	mod_delayed_work(system_unbound_wq, &repl_catch_up_work, 0);
+	pgtable_repl_insist_work(&repl_catch_up_work, 0, true);
 }
 
 /* The same for all groups of a subtree, whose processes were busy. */
@@ -225,8 +242,7 @@ static void repl_subtree_behind(struct mem_cgroup *root)
 		if (group)
 			repl_group_note(group);
 	}
-	queue_delayed_work(system_unbound_wq, &repl_catch_up_work,
-			   REPL_BUSY_DELAY);
+	pgtable_repl_insist_work(&repl_catch_up_work, REPL_BUSY_DELAY, false);
 }
 
 /* What a write to a file of the process's group, or of one above, left. */
@@ -247,7 +263,7 @@ static bool repl_catch_up_one(struct mm_struct *mm, void *arg,
 	return true;
 }
 
-static void repl_catch_up(struct work_struct *work)
+static void repl_catch_up(struct kthread_work *work)
 {
 	static unsigned long delay;
 	struct repl_group *group;
@@ -258,7 +274,7 @@ static void repl_catch_up(struct work_struct *work)
 	list_splice_init(&repl_behind, &behind);
 	spin_unlock(&repl_behind_lock);
 	for (;;) {
-		struct repl_wait wait = REPL_WAIT_NONE;
+		struct repl_wait wait = REPL_WAIT_INSIST;
 
 		/* While it is on this list, nobody notes it again. */
 		spin_lock(&repl_behind_lock);
@@ -278,8 +294,7 @@ static void repl_catch_up(struct work_struct *work)
 	}
 	if (again) {
 		delay = clamp(2 * delay, REPL_BUSY_DELAY, REPL_BUSY_MAX);
-		queue_delayed_work(system_unbound_wq, &repl_catch_up_work,
-				   delay);
+		pgtable_repl_insist_work(&repl_catch_up_work, delay, false);
 	} else {
 		delay = 0;
 	}

@@ -6,11 +6,14 @@
  * struct pgtable_repl_policy; the architecture half makes the domain trees.
  */
 #include <linux/hugetlb.h>
+#include <linux/kthread.h>
 #include <linux/memcontrol.h>
 #include <linux/oom.h>
 #include <linux/prctl.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
+#include <linux/timer.h>
 #include <linux/vmstat.h>
 #include <trace/events/pgtable_repl.h>
 #include "internal.h"
@@ -183,6 +186,68 @@ int pgtable_repl_valid(const struct pgtable_repl_policy *policy)
 /* How long one that is busy is waited for, of what there is for all. */
 #define REPL_WAIT_EACH		(HZ / 2 + 1)
 
+/*
+ * A lock that there is always somebody to have, one after the other, is only had
+ * by who queues up for it.  Those behind him wait with him, such as ps: so it is
+ * not for long, and seldom.  The wait ends by a signal, which takes a thread.
+ */
+#define REPL_INSIST_EACH	(HZ / 4 + 1)
+
+static struct kthread_worker *repl_insist_worker;
+
+/**
+ * pgtable_repl_insist_work() - run work that may queue up for locks
+ * @work: the work
+ * @delay: in jiffies
+ * @sooner: also if it was to run later
+ *
+ * Context: any.
+ */
+void pgtable_repl_insist_work(struct kthread_delayed_work *work,
+			      unsigned long delay, bool sooner)
+{
+	if (WARN_ON_ONCE(!repl_insist_worker))
+		return;
+	if (sooner)
+		kthread_mod_delayed_work(repl_insist_worker, work, delay);
+	else
+		kthread_queue_delayed_work(repl_insist_worker, work, delay);
+}
+
+struct repl_alarm {
+	struct timer_list timer;
+	struct task_struct *task;
+};
+
+static void repl_alarm(struct timer_list *timer)
+{
+	struct repl_alarm *alarm = from_timer(alarm, timer, timer);
+
+	send_sig(SIGKILL, alarm->task, 1);
+}
+
+/* On the worker: get the lock, or give up after a while. */
+static bool repl_insist(struct mm_struct *mm)
+{
+	struct pgtable_repl *repl = mm_pgtable_repl(mm);
+	struct repl_alarm alarm = { .task = current };
+	bool locked;
+
+	/* It kept its lock for as long as that before. */
+	if (repl && time_before(jiffies, READ_ONCE(repl->busy_until)))
+		return false;
+	allow_kernel_signal(SIGKILL);
+	timer_setup_on_stack(&alarm.timer, repl_alarm, 0);
+	mod_timer(&alarm.timer, jiffies + REPL_INSIST_EACH);
+	locked = !arch_pgtable_repl_lock_killable(mm);
+	timer_delete_sync(&alarm.timer);
+	destroy_timer_on_stack(&alarm.timer);
+	flush_signals(current);
+	if (!locked && repl)
+		WRITE_ONCE(repl->busy_until, jiffies + REPL_BUSY_MAX);
+	return locked;
+}
+
 /**
  * pgtable_repl_lock() - arch_pgtable_repl_lock() that does not wait for ever
  * @mm: the address space; the caller holds a reference to its users
@@ -202,6 +267,8 @@ int pgtable_repl_lock(struct mm_struct *mm, struct repl_wait *wait)
 		until = wait->until;
 	}
 	while (wait && !arch_pgtable_repl_trylock(mm)) {
+		if (wait->insist && repl_insist(mm))
+			break;
 		if (!time_before(jiffies, until) || signal_pending(current)) {
 			wait->busy = true;
 			return -EAGAIN;
@@ -213,9 +280,36 @@ int pgtable_repl_lock(struct mm_struct *mm, struct repl_wait *wait)
 	return 0;
 }
 
-/* With @force unset, a setting of the process's own stays: -EPERM. */
+/* On whose behalf: a setting of the process's own yields to these, or not. */
+enum repl_by {
+	REPL_BY_ASKER,		/* who asks for this process: yields */
+	REPL_BY_DEFAULT,	/* what holds where nobody does: stays, -EPERM */
+	REPL_BY_MODE,		/* vm.pgtable_repl_mode, as long as that is 0 */
+};
+
+/* Whether a policy may come in force, under the lock. */
+static int repl_may_set(struct mm_struct *mm,
+			const struct pgtable_repl_policy *policy,
+			enum repl_by by)
+{
+	bool sys_off = READ_ONCE(sysctl_pgtable_repl_mode) ==
+		       PGTABLE_REPL_SYS_OFF;	/* by now */
+
+	if (by == REPL_BY_DEFAULT && pgtable_repl_own(&mm->pgtable_repl->policy))
+		return -EPERM;
+	if (by == REPL_BY_MODE &&
+	    (!sys_off || nodes_empty(mm->pgtable_repl->policy.nodes)))
+		return -EPERM;
+	if (policy->mode == PR_PGTABLE_REPL_OFF)
+		return 0;
+	if (sys_off)
+		return -EOPNOTSUPP;
+	/* A fork has failed: its VMAs are not all there. */
+	return check_stable_address_space(mm) ? -EINTR : 0;
+}
+
 static int repl_set(struct mm_struct *mm,
-		    const struct pgtable_repl_policy *policy, bool force,
+		    const struct pgtable_repl_policy *policy, enum repl_by by,
 		    struct repl_wait *wait)
 {
 	bool was_on, was_lazy, on, lazy, anew;
@@ -242,15 +336,7 @@ static int repl_set(struct mm_struct *mm,
 	if (err)
 		goto put;
 	repl = mm->pgtable_repl ?: pgtable_repl_create(mm);
-	if (!repl)
-		err = -ENOMEM;
-	else if (!force && pgtable_repl_own(&repl->policy))
-		err = -EPERM;
-	else if (on && READ_ONCE(sysctl_pgtable_repl_mode) ==
-		 PGTABLE_REPL_SYS_OFF)
-		err = -EOPNOTSUPP;	/* by now */
-	else if (on && check_stable_address_space(mm))
-		err = -EINTR;	/* a fork has failed: its VMAs are not all there */
+	err = repl ? repl_may_set(mm, policy, by) : -ENOMEM;
 	if (err)
 		goto unlock;
 	if (on)
@@ -420,7 +506,7 @@ int pgtable_repl_follow(struct mm_struct *mm, struct repl_wait *wait)
 		repl_default(mm, &want);
 		if (repl_same(&now, &want))
 			return changed;
-		err = repl_set(mm, &want, false, wait);
+		err = repl_set(mm, &want, REPL_BY_DEFAULT, wait);
 		if (err == -EPERM)	/* has a setting of its own by now */
 			return changed;
 		if (err)
@@ -439,6 +525,11 @@ int pgtable_repl_follow(struct mm_struct *mm, struct repl_wait *wait)
  * only looked at under the lock: it may be about to change, by who has looked at
  * the mode before.
  *
+ * Of one whose lock cannot be had, for however long, the trees are withdrawn.
+ * They are published again by what makes up for lacking copies, if the mode is
+ * another one before they are taken down.  That none grows meanwhile, and none
+ * is published, is seen to where that is done.
+ *
  * Return: as of pgtable_repl_set(), and -EAGAIN.
  */
 int pgtable_repl_switch_off(struct mm_struct *mm, struct repl_wait *wait)
@@ -447,17 +538,40 @@ int pgtable_repl_switch_off(struct mm_struct *mm, struct repl_wait *wait)
 		.mode = PR_PGTABLE_REPL_OFF,
 		.source = PGTABLE_REPL_NONE,
 	};
-	struct pgtable_repl_policy now;
-	int err;
+	int err = repl_set(mm, &off, REPL_BY_MODE, wait);
 
-	err = pgtable_repl_lock(mm, wait);
-	if (err)
-		return err;
-	now = mm->pgtable_repl->policy;
-	arch_pgtable_repl_unlock(mm);
-	if (now.mode == PR_PGTABLE_REPL_OFF)
-		return 0;
-	return repl_set(mm, &off, true, wait);
+	if (err == -EAGAIN)
+		pgtable_repl_withdraw(mm);
+	return err == -EPERM ? 0 : err;
+}
+
+/**
+ * pgtable_repl_forbidden() - whether no more copies are to be made on a node
+ * @repl: whose
+ * @memcg: by pgtable_repl_get_memcg()
+ * @nid: the node
+ *
+ * What holds may have changed, and the address space be too busy to be brought
+ * to it.  So this is asked for every copy.
+ *
+ * Context: any, also under page-table locks.
+ */
+bool pgtable_repl_forbidden(struct pgtable_repl *repl,
+			    struct mem_cgroup *memcg, int nid)
+{
+	struct pgtable_repl_policy want;
+
+	if (READ_ONCE(sysctl_pgtable_repl_mode) == PGTABLE_REPL_SYS_OFF)
+		return true;
+	switch (READ_ONCE(repl->policy.source)) {
+	case PGTABLE_REPL_CGROUP:
+	case PGTABLE_REPL_SYSTEM:
+		pgtable_repl_system_policy(&want);
+		pgtable_repl_memcg_policy(memcg, &want);
+		return !node_isset(nid, want.nodes);
+	default:
+		return false;
+	}
 }
 
 /**
@@ -483,9 +597,9 @@ int pgtable_repl_set(struct mm_struct *mm,
 	int err;
 
 	if (policy->source != PGTABLE_REPL_NONE)
-		return repl_set(mm, policy, true, NULL);
+		return repl_set(mm, policy, REPL_BY_ASKER, NULL);
 	repl_default(mm, &want);
-	err = repl_set(mm, &want, true, NULL) ?: pgtable_repl_follow(mm, NULL);
+	err = repl_set(mm, &want, REPL_BY_ASKER, NULL) ?: pgtable_repl_follow(mm, NULL);
 	return min(err, 0);
 }
 
@@ -636,3 +750,14 @@ void pgtable_repl_exec_secure(void)
 	policy.source = PGTABLE_REPL_NONE;
 	pgtable_repl_set(current->mm, &policy);
 }
+
+static int __init repl_insist_init(void)
+{
+	struct kthread_worker *worker;
+
+	worker = kthread_create_worker(0, "pgtable_repl");
+	if (!IS_ERR(worker))
+		repl_insist_worker = worker;
+	return PTR_ERR_OR_ZERO(worker);
+}
+core_initcall(repl_insist_init);

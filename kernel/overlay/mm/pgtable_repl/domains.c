@@ -175,6 +175,33 @@ void pgtable_repl_settle(struct mm_struct *mm)
 	arch_pgtable_repl_free_pages(&pages);
 }
 
+/**
+ * pgtable_repl_withdraw() - have nobody walk the trees of an address space
+ * @mm: the address space, which has state
+ *
+ * For who does not get its lock.  vm.pgtable_repl_mode is 0, so that nobody
+ * publishes any meanwhile, see repl_publish().
+ */
+void pgtable_repl_withdraw(struct mm_struct *mm)
+{
+	struct pgtable_repl *repl = mm->pgtable_repl;
+	struct pgtable_repl_policy policy;
+	unsigned int domain;
+	nodemask_t domains;
+	int nid;
+
+	for (domain = 0; domain < pgtable_repl_max_domains(); domain++)
+		if (READ_ONCE(repl->roots[domain]))
+			break;
+	if (domain == pgtable_repl_max_domains())
+		return;
+	pgtable_repl_get(mm, &policy);
+	for_each_node_mask(nid, policy.nodes)
+		pgtable_repl_lacks(repl, nid);
+	repl_domains_all(&domains);
+	arch_pgtable_repl_withdraw(mm, &domains);
+}
+
 /* While domains change, whoever changes them makes the trees afterwards. */
 static void repl_make_trees(struct mm_struct *mm, const nodemask_t *nodes,
 			    void (*make)(struct mm_struct *mm,

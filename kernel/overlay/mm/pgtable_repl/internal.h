@@ -6,6 +6,7 @@
 #ifndef _MM_PGTABLE_REPL_INTERNAL_H
 #define _MM_PGTABLE_REPL_INTERNAL_H
 
+#include <linux/kthread.h>
 #include <linux/mm.h>
 #include <linux/mutex.h>
 #include <linux/percpu.h>
@@ -38,9 +39,10 @@ struct mem_cgroup;
  * @squeeze: the memory cgroup is short of memory: take the copies down
  * @stale: domains have changed since the trees were withdrawn; what is left of
  *	them is taken down first by who next has the lock
- * @busy_until: workers leave it alone until then, in jiffies: its lock was taken
+ * @busy_until: workers leave it alone until then, in jiffies: its lock was taken;
+ *	nor do they queue up for its lock
  * @holds: copies, and one while @policy is not off: at 0 the gates may close
- * @root_mutex: serialises withdrawals
+ * @root_mutex: serialises withdrawals, and these with publications
  * @nr: place on the list
  * @built: tables that the change under way has been at; see build.c
  * @to_build: how many there were when it began; 0: there is none under way, as
@@ -130,6 +132,7 @@ static inline bool pgtable_repl_own(const struct pgtable_repl_policy *policy)
  * struct repl_wait - how long a change waits for address spaces that are busy
  * @until: in jiffies; for all that it goes through together
  * @busy: one was left as it is; come back
+ * @insist: queue up for the lock, on the worker of pgtable_repl_insist_work()
  *
  * A process can hold its mmap lock for as long as it likes: by a page fault on a
  * file whose server does not answer, or on a frozen file system.  Who changes
@@ -139,16 +142,21 @@ static inline bool pgtable_repl_own(const struct pgtable_repl_policy *policy)
 struct repl_wait {
 	unsigned long until;
 	bool busy;
+	bool insist;
 };
 
-/* Of a user who changes many at a time, and of a worker. */
+/* Of a user who changes many at a time, and of workers. */
 #define REPL_WAIT_USER		((struct repl_wait){ .until = jiffies + 2 * HZ })
 #define REPL_WAIT_NONE		((struct repl_wait){ .until = jiffies })
+#define REPL_WAIT_INSIST	((struct repl_wait){ .until = jiffies,	\
+						     .insist = true })
 /* When workers come back, at first and at last. */
 #define REPL_BUSY_DELAY		((unsigned long)HZ)
 #define REPL_BUSY_MAX		(32 * REPL_BUSY_DELAY)
 
 int pgtable_repl_lock(struct mm_struct *mm, struct repl_wait *wait);
+void pgtable_repl_insist_work(struct kthread_delayed_work *work,
+			      unsigned long delay, bool sooner);
 
 /* key.c */
 void pgtable_repl_key_get(bool lazy);
@@ -165,6 +173,7 @@ void pgtable_repl_del_trees(struct mm_struct *mm, const nodemask_t *nodes,
 			    struct list_head *pages);
 void pgtable_repl_new_trees(struct mm_struct *mm, const nodemask_t *nodes);
 void pgtable_repl_settle(struct mm_struct *mm);
+void pgtable_repl_withdraw(struct mm_struct *mm);
 int pgtable_repl_domains_handler(const struct ctl_table *table, int write,
 				 void *buffer, size_t *lenp, loff_t *ppos);
 
@@ -178,6 +187,8 @@ void pgtable_repl_destroy(struct mm_struct *mm);
 int pgtable_repl_valid(const struct pgtable_repl_policy *policy);
 void pgtable_repl_system_policy(struct pgtable_repl_policy *policy);
 bool pgtable_repl_follows(struct mm_struct *mm);
+bool pgtable_repl_forbidden(struct pgtable_repl *repl,
+			    struct mem_cgroup *memcg, int nid);
 int pgtable_repl_follow(struct mm_struct *mm, struct repl_wait *wait);
 int pgtable_repl_switch_off(struct mm_struct *mm, struct repl_wait *wait);
 void pgtable_repl_unhold(struct pgtable_repl *repl);
@@ -211,6 +222,8 @@ void pgtable_repl_refill(struct mm_struct *mm, struct repl_wait *wait);
 #ifdef CONFIG_MEMCG
 bool pgtable_repl_group_policy(struct mm_struct *mm,
 			       struct pgtable_repl_policy *policy);
+void pgtable_repl_memcg_policy(struct mem_cgroup *memcg,
+			       struct pgtable_repl_policy *policy);
 struct mem_cgroup *pgtable_repl_get_memcg(struct mm_struct *mm);
 void pgtable_repl_memcg_fork(struct mm_struct *mm);
 void pgtable_repl_memcg_forked(struct mm_struct *mm);
@@ -230,6 +243,11 @@ static inline bool pgtable_repl_group_policy(struct mm_struct *mm,
 					     struct pgtable_repl_policy *policy)
 {
 	return false;
+}
+
+static inline void pgtable_repl_memcg_policy(struct mem_cgroup *memcg,
+					     struct pgtable_repl_policy *policy)
+{
 }
 
 static inline bool pgtable_repl_group_room(struct mem_cgroup *memcg,

@@ -309,6 +309,7 @@ static bool repl_lock(struct mm_struct *mm, struct repl_wait *wait)
 /* Nodes of @repl that lack copies; of these, in @now, those worth a try now. */
 static bool repl_repairable(struct pgtable_repl *repl, nodemask_t *now)
 {
+	struct mem_cgroup *memcg;
 	nodemask_t want;
 	int nid;
 
@@ -323,15 +324,18 @@ static bool repl_repairable(struct pgtable_repl *repl, nodemask_t *now)
 				  READ_ONCE(repl->dropped_pages),
 				  REPL_GROUP_SHARE))
 		return true;
+	memcg = pgtable_repl_get_memcg(repl->mm);
 	for_each_node_mask(nid, want) {
 		if (node_isset(nid, repl->dropped) &&
 		    time_before(jiffies, READ_ONCE(repl->dropped_at) +
 					 REPL_DROPPED_MIN))
 			continue;
 		if (repl_node_has_room(nid, 2) &&
-		    pgtable_repl_node_room(repl->mm, nid, REPL_NODE_SHARE))
+		    pgtable_repl_node_room(repl->mm, nid, REPL_NODE_SHARE) &&
+		    !pgtable_repl_forbidden(repl, memcg, nid))
 			node_set(nid, *now);
 	}
+	mem_cgroup_put(memcg);
 	return true;
 }
 

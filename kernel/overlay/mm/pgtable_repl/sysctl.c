@@ -127,7 +127,7 @@ static void repl_follow_all(struct repl_wait *wait)
  */
 static void repl_mode_apply(struct repl_wait *wait)
 {
-	if (sysctl_pgtable_repl_mode == PGTABLE_REPL_SYS_OFF) {
+	if (READ_ONCE(sysctl_pgtable_repl_mode) == PGTABLE_REPL_SYS_OFF) {
 		pgtable_repl_for_each(repl_any, repl_switch_off, wait);
 		return;
 	}
@@ -136,22 +136,25 @@ static void repl_mode_apply(struct repl_wait *wait)
 }
 
 /* Those that were busy. */
-static void repl_mode_catch_up(struct work_struct *work);
-static DECLARE_DELAYED_WORK(repl_mode_work, repl_mode_catch_up);
+static void repl_mode_catch_up(struct kthread_work *work);
+static DEFINE_KTHREAD_DELAYED_WORK(repl_mode_work, repl_mode_catch_up);
 static unsigned long repl_mode_delay;
 
-static void repl_mode_catch_up(struct work_struct *work)
+/*
+ * Not under the lock: this may take long, and each is brought to the mode of the
+ * moment (pgtable_repl_switch_off(), pgtable_repl_follow()).
+ */
+static void repl_mode_catch_up(struct kthread_work *work)
 {
-	struct repl_wait wait = REPL_WAIT_NONE;
+	struct repl_wait wait = REPL_WAIT_INSIST;
+	unsigned long delay;
 
-	mutex_lock(&repl_sysctl_lock);
 	repl_mode_apply(&wait);
-	if (wait.busy) {
-		repl_mode_delay = min(2 * repl_mode_delay, REPL_BUSY_MAX);
-		queue_delayed_work(system_unbound_wq, &repl_mode_work,
-				   repl_mode_delay);
-	}
-	mutex_unlock(&repl_sysctl_lock);
+	if (!wait.busy)
+		return;
+	delay = min(2 * READ_ONCE(repl_mode_delay), REPL_BUSY_MAX);
+	WRITE_ONCE(repl_mode_delay, delay);
+	pgtable_repl_insist_work(&repl_mode_work, delay, false);
 }
 
 /* The gates are open while new processes may need them to be. */
@@ -189,10 +192,10 @@ static int repl_mode_handler(const struct ctl_table *table, int write,
 		/* Also if it is the same: who writes it wants it to hold. */
 		repl_mode_apply(&wait);
 		repl_mode_keys(old, pgtable_repl_key_put);
-		repl_mode_delay = REPL_BUSY_DELAY;
+		WRITE_ONCE(repl_mode_delay, REPL_BUSY_DELAY);
 		if (wait.busy)
-			mod_delayed_work(system_unbound_wq, &repl_mode_work,
-					 repl_mode_delay);
+			pgtable_repl_insist_work(&repl_mode_work,
+						 REPL_BUSY_DELAY, true);
 	}
 	mutex_unlock(&repl_sysctl_lock);
 	return err;

@@ -320,12 +320,5 @@ void arch_pgtable_repl_add(struct mm_struct *mm, const nodemask_t *domains)
 	if (repl->policy.mode != PR_PGTABLE_REPL_LAZY)
 		repl_build(mm, domains);
 
-	for_each_node_mask(domain, *domains) {
-		struct ptdesc *root = repl_find(virt_to_ptdesc(mm->pgd), domain);
-
-		WRITE_ONCE(repl->roots[domain],
-			   root ? ptdesc_address(root) : NULL);
-	}
-	pgtable_repl_reload_cr3(mm);
-	repl_filter(repl, domains);
+	repl_publish(mm, domains, true);
 }

@@ -187,6 +187,56 @@ pgd_t *repl_new_root(struct mm_struct *mm, unsigned int domain)
 	return repl_make_root(mm, domain, page);
 }
 
+/*
+ * Let shootdowns leave out domains with lazy trees.  Every CPU of theirs has
+ * loaded its domain's root by now, and has nothing left in its TLB from before.
+ */
+static void repl_filter(struct pgtable_repl *repl, const nodemask_t *domains)
+{
+	unsigned int domain;
+
+	if (repl->policy.mode != PR_PGTABLE_REPL_LAZY)
+		return;
+	for_each_node_mask(domain, *domains)
+		if (repl->roots[domain])
+			node_set(domain, repl->filtered);
+}
+
+/**
+ * repl_publish() - have CPUs load the roots that their domains have
+ * @mm: the address space, under arch_pgtable_repl_lock()
+ * @domains: the domains
+ * @reload: somebody may run in it
+ *
+ * Unless the system's mode is off: who switches it off, and cannot have the
+ * lock, withdraws what is published by then.  Who makes up for lacking copies
+ * comes back if it is switched on again.
+ */
+void repl_publish(struct mm_struct *mm, const nodemask_t *domains, bool reload)
+{
+	struct pgtable_repl *repl = mm->pgtable_repl;
+	unsigned int domain;
+	bool off;
+
+	mutex_lock(&repl->root_mutex);
+	off = READ_ONCE(sysctl_pgtable_repl_mode) == PGTABLE_REPL_SYS_OFF;
+	for_each_node_mask(domain, *domains) {
+		struct ptdesc *root = repl_find(virt_to_ptdesc(mm->pgd), domain);
+
+		if (off)
+			pgtable_repl_lacks(repl, pgtable_repl_domain_node(domain));
+		else
+			WRITE_ONCE(repl->roots[domain],
+				   root ? ptdesc_address(root) : NULL);
+	}
+	if (!off && reload)
+		pgtable_repl_reload_cr3(mm);
+	/* With the roots: no CPU that is left out walks mm->pgd. */
+	if (!off)
+		repl_filter(repl, domains);
+	mutex_unlock(&repl->root_mutex);
+}
+
 /**
  * arch_pgtable_repl_new() - create the roots of a new address space
  * @mm: address space that nobody runs in and that maps nothing, under
@@ -199,34 +249,13 @@ pgd_t *repl_new_root(struct mm_struct *mm, unsigned int domain)
  */
 void arch_pgtable_repl_new(struct mm_struct *mm, const nodemask_t *domains)
 {
-	struct pgtable_repl *repl = mm->pgtable_repl;
 	unsigned int domain;
 
 	mmap_assert_write_locked(mm);
 	for_each_node_mask(domain, *domains)
 		if (!repl_find(virt_to_ptdesc(mm->pgd), domain))
-			WRITE_ONCE(repl->roots[domain],
-				   repl_new_root(mm, domain));
-	repl_filter(repl, domains);
-}
-
-/**
- * repl_filter() - let shootdowns leave out domains with lazy trees
- * @repl: replication state, under the mmap lock, or of an mm that nobody runs in
- * @domains: domains that have been given a tree
- *
- * Every CPU of theirs has loaded its domain's root by now, and has nothing left
- * in its TLB from before.
- */
-void repl_filter(struct pgtable_repl *repl, const nodemask_t *domains)
-{
-	unsigned int domain;
-
-	if (repl->policy.mode != PR_PGTABLE_REPL_LAZY)
-		return;
-	for_each_node_mask(domain, *domains)
-		if (repl->roots[domain])
-			node_set(domain, repl->filtered);
+			repl_new_root(mm, domain);
+	repl_publish(mm, domains, false);
 }
 
 /**

@@ -308,7 +308,7 @@ void repl_attach(struct ptdesc *table, struct ptdesc *copy,
 		 struct mm_struct *mm, unsigned int domain, bool lazy);
 void repl_unlink(struct ptdesc *table, struct ptdesc **link);
 pgd_t *repl_new_root(struct mm_struct *mm, unsigned int domain);
-void repl_filter(struct pgtable_repl *repl, const nodemask_t *domains);
+void repl_publish(struct mm_struct *mm, const nodemask_t *domains, bool reload);
 void repl_del_copies(struct ptdesc *table, unsigned int order,
 		     const nodemask_t *domains, struct list_head *pages);
 

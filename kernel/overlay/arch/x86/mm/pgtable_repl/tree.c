@@ -125,7 +125,8 @@ static void repl_del_below(struct mm_struct *mm, struct ptdesc *table,
  * What is left is coherent, and walked by nobody.
  *
  * Context: the caller excludes that trees are published: by
- * arch_pgtable_repl_lock(), or because domains are changing.
+ * arch_pgtable_repl_lock(), or because domains are changing, or because the
+ * system's mode is off.
  */
 void arch_pgtable_repl_withdraw(struct mm_struct *mm, const nodemask_t *domains)
 {

@@ -7,6 +7,7 @@
  * Who asks for that very process waits, and can be killed.
  */
 #include <linux/fs.h>
+#include <pthread.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
@@ -301,6 +302,140 @@ TEST_F(cgroup, mode_write_ends)
 	EXPECT_TRUE(gets(s.pid, "off", "none"));
 	EXPECT_EQ(0, stuck_end(&s));
 	EXPECT_EQ(0, write_mode(before));
+}
+
+/* --- not stuck, but busy: somebody always has the lock --- */
+
+#define BUSY_THREADS	3
+#define BUSY_SIZE	(4 * MB)
+#define BUSY_TABLES	64	/* at a time */
+
+struct busy {
+	int grow[2], grown[2];
+	pid_t pid;
+};
+
+/* Has the lock for reading nearly all the time. */
+static void *keep_lock(void *mem)
+{
+	while (!madvise(mem, BUSY_SIZE, MADV_POPULATE_READ))
+		;
+	_exit(5);
+}
+
+/* The process makes tables when it is told to, on the first node. */
+static void be_busy(struct busy *b, const char *group, const char *own)
+{
+	pthread_t thread;
+	char byte, *mem, *busy;
+	int i, at = 0;
+
+	close(b->grow[1]);
+	close(b->grown[0]);
+	if (repl_set_off() || (group && move(group, getpid())) ||
+	    repl_proc_write(getpid(), own) || repl_pin(repl_topo.cpu[0]))
+		_exit(1);
+	mem = repl_mmap_aligned(4 * BUSY_TABLES * PMD_SIZE, PMD_SIZE, RW,
+				ANON | MAP_NORESERVE, -1);
+	busy = mmap(NULL, BUSY_SIZE, RW, ANON, -1, 0);
+	if (mem == MAP_FAILED || busy == MAP_FAILED)
+		_exit(2);
+	madvise(mem, 4 * BUSY_TABLES * PMD_SIZE, MADV_NOHUGEPAGE);
+	madvise(busy, BUSY_SIZE, MADV_NOHUGEPAGE);
+	/* For faults to need the lock of the VMA only. */
+	repl_store(mem, 1);
+	for (i = 0; i < BUSY_THREADS; i++)
+		if (pthread_create(&thread, NULL, keep_lock, busy))
+			_exit(3);
+	while (read(b->grow[0], &byte, 1) == 1) {
+		for (i = 0; i < BUSY_TABLES; i++)
+			repl_store(mem + at++ * PMD_SIZE, 1);
+		if (write(b->grown[1], &byte, 1) != 1)
+			_exit(4);
+	}
+	_exit(0);
+}
+
+static int busy_start(struct busy *b, const char *group, const char *own)
+{
+	if (pipe2(b->grow, O_CLOEXEC) || pipe2(b->grown, O_CLOEXEC))
+		return -1;
+	b->pid = fork();
+	if (!b->pid)
+		be_busy(b, group, own);
+	close(b->grow[0]);
+	close(b->grown[1]);
+	return b->pid < 0 ? -1 : 0;
+}
+
+/* How many copies it has got with BUSY_TABLES more tables. */
+static long busy_grows(struct busy *b)
+{
+	struct repl_status status;
+	long before;
+	char byte;
+
+	if (repl_status(b->pid, &status))
+		return -1;
+	before = status.total_pages;
+	if (write(b->grow[1], "g", 1) != 1 || read(b->grown[0], &byte, 1) != 1 ||
+	    repl_status(b->pid, &status))
+		return -1;
+	return status.total_pages - before;
+}
+
+/* It loses the last copies a moment after it is said to be off. */
+static bool busy_has_none(struct busy *b)
+{
+	struct repl_status status;
+	int tries;
+
+	for (tries = 0; tries < 6000; tries++) {
+		if (!repl_status(b->pid, &status) && !status.total_pages)
+			return true;
+		pause_ms(10);
+	}
+	return false;
+}
+
+static int busy_end(struct busy *b)
+{
+	close(b->grow[1]);
+	close(b->grown[0]);
+	return repl_wait(b->pid);
+}
+
+/* Switched off, it makes no more copies, and loses those that it has. */
+TEST_F(cgroup, mode_reaches_the_busy)
+{
+	struct busy b;
+	char before[32];
+
+	ASSERT_EQ(0, repl_read_file(MODE, before, sizeof(before)));
+	ASSERT_EQ(0, busy_start(&b, NULL, "eager"));
+	EXPECT_LE(0, busy_grows(&b));	/* it may just be starting */
+	EXPECT_LE(BUSY_TABLES, busy_grows(&b));
+	EXPECT_EQ(0, write_mode("0"));
+	EXPECT_GE(0, busy_grows(&b));
+	EXPECT_TRUE(gets(b.pid, "off", "none"));
+	EXPECT_TRUE(busy_has_none(&b));
+	EXPECT_EQ(0, busy_end(&b));
+	EXPECT_EQ(0, write_mode(before));
+}
+
+TEST_F(cgroup, policy_reaches_the_busy)
+{
+	struct busy b;
+
+	ASSERT_EQ(0, set_policy(GROUP, "eager"));
+	ASSERT_EQ(0, busy_start(&b, GROUP, "default"));
+	EXPECT_LE(0, busy_grows(&b));
+	EXPECT_LE(BUSY_TABLES, busy_grows(&b));
+	EXPECT_EQ(0, set_policy(GROUP, "off"));
+	EXPECT_GE(0, busy_grows(&b));
+	EXPECT_TRUE(gets(b.pid, "off", "cgroup"));
+	EXPECT_TRUE(busy_has_none(&b));
+	EXPECT_EQ(0, busy_end(&b));
 }
 
 /* Each CPU of the first node a domain, and what was before. */
