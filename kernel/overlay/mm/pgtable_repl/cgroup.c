@@ -58,6 +58,9 @@ struct repl_group_policy {
  * @refused: copies not made because of @max
  * @over: @max was lowered, and processes that were busy keep too many
  * @behind: on repl_behind while processes may have to be brought to the policy
+ * @wanted: pages that reclaim of the group has asked for
+ * @wants: on repl_wants while there are any
+ * @shrinks: reclaim of the group knows that there may be copies
  * @rcu: readers hold the RCU read lock or a reference to the css
  */
 struct repl_group {
@@ -69,6 +72,9 @@ struct repl_group {
 	atomic_long_t refused;
 	bool over;
 	struct list_head behind;
+	unsigned long wanted;
+	struct list_head wants;
+	bool shrinks;
 	struct rcu_head rcu;
 };
 
@@ -81,6 +87,8 @@ static bool repl_group_limits __read_mostly;
 
 static LIST_HEAD(repl_behind);
 static DEFINE_SPINLOCK(repl_behind_lock);
+static LIST_HEAD(repl_wants);
+static DEFINE_SPINLOCK(repl_wants_lock);	/* that list, and ->wanted */
 static DEFINE_MUTEX(repl_group_mutex);	/* writers of ->policy */
 
 static void repl_catch_up(struct kthread_work *work);
@@ -376,6 +384,69 @@ void pgtable_repl_exec_done(void)
 		pgtable_repl_follow(current->mm, NULL);
 }
 
+/* Have reclaim of a group ask for its copies, on whatever node; under RCU. */
+static void repl_group_shrinks(struct repl_group *group)
+{
+	int nid;
+
+	WRITE_ONCE(group->shrinks, true);
+	for_each_node(nid)
+		set_shrinker_bit(group->memcg, nid,
+				 READ_ONCE(pgtable_repl_shrinker_id));
+}
+
+/**
+ * pgtable_repl_memcg_pages() - copies charged to a memory cgroup
+ * @memcg: the memory cgroup; the caller holds a reference
+ *
+ * And to those below it.
+ */
+long pgtable_repl_memcg_pages(struct mem_cgroup *memcg)
+{
+	struct repl_group *group = repl_group(memcg);
+
+	return group ? atomic_long_read(&group->pages) : 0;
+}
+
+/**
+ * pgtable_repl_memcg_want() - reclaim asks for copies of a memory cgroup
+ * @memcg: the memory cgroup; the caller holds a reference
+ * @pages: how many
+ */
+void pgtable_repl_memcg_want(struct mem_cgroup *memcg, unsigned long pages)
+{
+	struct repl_group *group = repl_group(memcg);
+
+	spin_lock(&repl_wants_lock);
+	group->wanted += pages;
+	if (list_empty(&group->wants)) {
+		css_get(&memcg->css);
+		list_add_tail(&group->wants, &repl_wants);
+	}
+	spin_unlock(&repl_wants_lock);
+}
+
+/**
+ * pgtable_repl_memcg_wants() - the next memory cgroup that asks for copies
+ * @memcg: gets it, with a reference
+ * @pages: gets how many
+ */
+bool pgtable_repl_memcg_wants(struct mem_cgroup **memcg, long *pages)
+{
+	struct repl_group *group;
+
+	spin_lock(&repl_wants_lock);
+	group = list_first_entry_or_null(&repl_wants, struct repl_group, wants);
+	if (group) {
+		list_del_init(&group->wants);
+		*memcg = group->memcg;
+		*pages = group->wanted;
+		group->wanted = 0;
+	}
+	spin_unlock(&repl_wants_lock);
+	return group;
+}
+
 /**
  * pgtable_repl_group_account() - count a copy for the group it is charged to
  * @page: the page, charged
@@ -394,8 +465,11 @@ void pgtable_repl_group_account(struct page *page, int sign)
 	rcu_read_lock();
 	memcg = page_memcg_check(page);
 	for (group = memcg ? repl_group(memcg) : NULL; group;
-	     group = group->parent)
+	     group = group->parent) {
 		atomic_long_add(sign, &group->pages);
+		if (sign > 0 && !READ_ONCE(group->shrinks))
+			repl_group_shrinks(group);
+	}
 	rcu_read_unlock();
 }
 
@@ -722,6 +796,7 @@ int pgtable_repl_css_online(struct cgroup_subsys_state *css)
 	group->parent = parent ? repl_group(parent) : NULL;
 	group->max = PAGE_COUNTER_MAX;
 	INIT_LIST_HEAD(&group->behind);
+	INIT_LIST_HEAD(&group->wants);
 	err = xa_err(xa_store(&repl_groups, css->id, group, GFP_KERNEL));
 	if (err)
 		kfree(group);

@@ -210,6 +210,8 @@ bool pgtable_repl_memcg_room(struct mem_cgroup *memcg, unsigned int share,
 bool pgtable_repl_mm_room(struct mm_struct *mm, unsigned int memcg_share,
 			  unsigned long memcg_pages, unsigned int group_share);
 void pgtable_repl_drop(struct mm_struct *mm, struct repl_wait *wait);
+void pgtable_repl_want(int nid, unsigned long pages);
+void pgtable_repl_drop_now(long timeout);
 void pgtable_repl_for_each(bool (*look)(struct pgtable_repl *repl),
 			   void (*work)(struct mm_struct *mm,
 					struct repl_wait *wait),
@@ -230,7 +232,17 @@ void pgtable_repl_memcg_forked(struct mm_struct *mm);
 bool pgtable_repl_group_room(struct mem_cgroup *memcg, unsigned int share,
 			     unsigned long pages);
 void pgtable_repl_group_account(struct page *page, int sign);
+long pgtable_repl_memcg_pages(struct mem_cgroup *memcg);
+void pgtable_repl_memcg_want(struct mem_cgroup *memcg, unsigned long pages);
+bool pgtable_repl_memcg_wants(struct mem_cgroup **memcg, long *pages);
+extern int pgtable_repl_shrinker_id;				/* repair.c */
 #else
+static inline bool pgtable_repl_memcg_wants(struct mem_cgroup **memcg,
+					    long *pages)
+{
+	return false;
+}
+
 static inline struct mem_cgroup *pgtable_repl_get_memcg(struct mm_struct *mm)
 {
 	return NULL;

@@ -13,12 +13,13 @@
  * largest tree that this pays for.  The tree is built again when the node has
  * had room for a while.
  *
- * A memory cgroup near its limit is no concern of that shrinker.  There, no copy
- * is made that would take the last of what the programs can still get, and a
- * process that goes on mapping memory loses the copies that it has, before the
- * cgroup runs out and something is killed for want of what they take.
+ * Of a memory cgroup near its limit, no copy is made that would take the last of
+ * what the programs can still get, and a process that goes on mapping memory
+ * loses the copies that it has.  What others want beyond that is asked for by
+ * reclaim of the cgroup, through another shrinker.  That one waits: a cgroup has
+ * nobody who asks once more before something is killed.
  */
-#include <linux/completion.h>
+#include <linux/log2.h>
 #include <linux/memcontrol.h>
 #include <linux/mmzone.h>
 #include <linux/notifier.h>
@@ -27,7 +28,9 @@
 #include <linux/prctl.h>
 #include <linux/sched/mm.h>
 #include <linux/shrinker.h>
+#include <linux/swap.h>
 #include <linux/vmstat.h>
+#include <linux/wait.h>
 #include <linux/workqueue.h>
 #include "internal.h"
 
@@ -48,8 +51,12 @@ static unsigned long repl_repair_delay = REPL_REPAIR_MIN;
 static void repl_drop(struct work_struct *work);
 static DECLARE_WORK(repl_drop_work, repl_drop);
 static atomic_long_t repl_drop_wanted[MAX_NUMNODES];	/* pages */
-static atomic_long_t repl_drop_freed;			/* pages, ever */
+static atomic_long_t repl_drop_freed[MAX_NUMNODES];	/* pages, ever */
 static struct workqueue_struct *repl_drop_wq;
+
+/* Who waits for the work knows by these that it has begun after he asked. */
+static atomic_long_t repl_drop_asked, repl_drop_done;
+static DECLARE_WAIT_QUEUE_HEAD(repl_drop_wait);
 
 void pgtable_repl_list_add(struct pgtable_repl *repl)
 {
@@ -438,29 +445,6 @@ static void repl_repair(struct work_struct *work)
 		WRITE_ONCE(repl_repair_delay, REPL_REPAIR_MIN);
 }
 
-/* The mm with the largest tree on @nid of at most @pages, with a reference. */
-static struct mm_struct *repl_drop_choose(int nid, long pages, long *size)
-{
-	struct pgtable_repl *repl, *best = NULL;
-	struct mm_struct *mm = NULL;
-
-	*size = 0;
-	spin_lock(&repl_list_lock);
-	list_for_each_entry(repl, &repl_list, list) {
-		long n = atomic_long_read(&repl->node_pages[nid]);
-
-		if (n > *size && n <= pages && !repl_busy(repl) &&
-		    !node_isset(nid, repl->dropped)) {
-			best = repl;
-			*size = n;
-		}
-	}
-	if (best && mmget_not_zero(best->mm))
-		mm = best->mm;
-	spin_unlock(&repl_list_lock);
-	return mm;
-}
-
 /*
  * Take down the trees of @mm on @nodes, until there is memory again.  False if
  * it is busy, and not to be looked at for a moment.
@@ -469,8 +453,9 @@ static bool repl_drop_mm(struct mm_struct *mm, nodemask_t nodes,
 			 struct repl_wait *wait)
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
-	unsigned long before, freed = 0;
+	struct page *page;
 	LIST_HEAD(pages);
+	long before;
 
 	if (!repl_lock(mm, wait)) {
 		/* Who goes on mapping memory asks again. */
@@ -481,15 +466,17 @@ static bool repl_drop_mm(struct mm_struct *mm, nodemask_t nodes,
 	if (!nodes_empty(nodes)) {
 		before = pgtable_repl_pages(repl);
 		pgtable_repl_del_trees(mm, &nodes, &pages);
-		freed = before - pgtable_repl_pages(repl);
-		WRITE_ONCE(repl->dropped_pages, freed);
+		WRITE_ONCE(repl->dropped_pages,
+			   before - pgtable_repl_pages(repl));
 		WRITE_ONCE(repl->dropped_at, jiffies);
 		nodes_or(repl->dropped, repl->dropped, nodes);
 	}
 	WRITE_ONCE(repl->squeeze, false);
 	arch_pgtable_repl_unlock(mm);
+	list_for_each_entry(page, &pages, lru)
+		atomic_long_add(1L << page->index,
+				&repl_drop_freed[page_to_nid(page)]);
 	arch_pgtable_repl_free_pages(&pages);
-	atomic_long_add(freed, &repl_drop_freed);
 	return true;
 }
 
@@ -512,13 +499,117 @@ static bool repl_squeezed(struct pgtable_repl *repl, void *unused)
 	return READ_ONCE(repl->squeeze);
 }
 
+/**
+ * struct repl_pass - a walk that takes down trees until there is memory again
+ * @nid: the node that is short of it; or NUMA_NO_NODE
+ * @memcg: or the memory cgroup
+ * @wanted: pages; of a node, a tree of more is not paid for
+ * @min: trees of less are left for later, so that the largest go first
+ * @next: the same for the next walk; 0: none is left
+ */
+struct repl_pass {
+	int nid;
+	struct mem_cgroup *memcg;
+	long wanted;
+	long min, next;
+};
+
+static long repl_pass_pages(struct repl_pass *pass, struct pgtable_repl *repl)
+{
+	struct mem_cgroup *memcg;
+	bool below;
+
+	if (pass->nid != NUMA_NO_NODE)
+		return node_isset(pass->nid, repl->dropped) ? 0 :
+		       atomic_long_read(&repl->node_pages[pass->nid]);
+	memcg = pgtable_repl_get_memcg(repl->mm);
+	below = mem_cgroup_is_descendant(memcg, pass->memcg);
+	mem_cgroup_put(memcg);
+	/* Roots of trees that are gone may still be counted. */
+	return below && !nodes_subset(repl->policy.nodes, repl->dropped) ?
+	       pgtable_repl_pages(repl) : 0;
+}
+
+static bool repl_pass_look(struct pgtable_repl *repl, void *arg)
+{
+	struct repl_pass *pass = arg;
+	long pages;
+
+	/* One that is exiting gives back everything anyway. */
+	if (repl_busy(repl) || !atomic_read(&repl->mm->mm_users))
+		return false;
+	pages = repl_pass_pages(pass, repl);
+	if (pages <= 0 || (pass->nid != NUMA_NO_NODE && pages > pass->wanted))
+		return false;
+	if (pages >= pass->min)
+		return true;
+	pass->next = max(pass->next, 1L << ilog2(pages));
+	return false;
+}
+
+static bool repl_pass_over(struct repl_pass *pass)
+{
+	return pass->wanted <= 0 || (pass->nid != NUMA_NO_NODE &&
+				     repl_node_has_room(pass->nid, 1));
+}
+
+/*
+ * The list is walked once for each power of two that there are sizes of, however
+ * many trees there are.  The first walk only finds the largest.
+ */
+static bool repl_drop_largest(struct repl_pass *pass, struct repl_wait *wait)
+{
+	nodemask_t nodes = NODE_MASK_ALL;
+	struct repl_walk walk;
+	struct mm_struct *mm;
+	bool dropped = false;
+
+	if (pass->nid != NUMA_NO_NODE)
+		nodes = nodemask_of_node(pass->nid);
+	for (pass->min = LONG_MAX; pass->min; pass->min = pass->next) {
+		pass->next = 0;
+		repl_walk_begin(&walk);
+		while (!repl_pass_over(pass) &&
+		       (mm = repl_walk_next(&walk, repl_pass_look, pass))) {
+			long pages = repl_pass_pages(pass, mm->pgtable_repl);
+
+			if (repl_drop_mm(mm, nodes, wait)) {
+				pass->wanted -= pages;
+				dropped = true;
+			}
+			mmput_async(mm);
+		}
+		repl_walk_end(&walk);
+	}
+	return dropped;
+}
+
+static bool repl_drop_node(int nid, struct repl_wait *wait)
+{
+	atomic_long_t *wanted = &repl_drop_wanted[nid];
+	struct repl_pass pass = {
+		.nid = nid,
+		.wanted = atomic_long_read(wanted),
+	};
+	long asked = pass.wanted;
+	bool dropped;
+
+	dropped = repl_drop_largest(&pass, wait);
+	if (repl_node_has_room(nid, 1))
+		atomic_long_set(wanted, 0);
+	else
+		atomic_long_sub(asked - pass.wanted, wanted);
+	return dropped;
+}
+
 static void repl_drop(struct work_struct *work)
 {
+	long asked = atomic_long_read(&repl_drop_asked);
 	struct mm_struct *mm;
 	bool dropped = false;
 	struct repl_wait wait = REPL_WAIT_NONE;
+	struct repl_pass pass;
 	struct repl_walk walk;
-	long size;
 	int nid;
 
 	/* Who is noted behind the walk has queued the work again. */
@@ -533,27 +624,48 @@ static void repl_drop(struct work_struct *work)
 	}
 	repl_walk_end(&walk);
 
-	for_each_node_state(nid, N_NORMAL_MEMORY) {
-		atomic_long_t *wanted = &repl_drop_wanted[nid];
-
-		while (!repl_node_has_room(nid, 1)) {
-			mm = repl_drop_choose(nid, atomic_long_read(wanted),
-					      &size);
-			if (!mm)
-				break;
-			if (repl_drop_mm(mm, nodemask_of_node(nid), &wait)) {
-				atomic_long_sub(size, wanted);
-				dropped = true;
-			}
-			mmput_async(mm);
-			cond_resched();
-		}
-		if (repl_node_has_room(nid, 1))
-			atomic_long_set(wanted, 0);
+	pass.nid = NUMA_NO_NODE;
+	while (pgtable_repl_memcg_wants(&pass.memcg, &pass.wanted)) {
+		dropped |= repl_drop_largest(&pass, &wait);
+		mem_cgroup_put(pass.memcg);
 	}
+
+	for_each_node_state(nid, N_NORMAL_MEMORY)
+		if (!repl_node_has_room(nid, 1))
+			dropped |= repl_drop_node(nid, &wait);
+		else
+			atomic_long_set(&repl_drop_wanted[nid], 0);
 	if (dropped)
 		queue_delayed_work(system_unbound_wq, &repl_repair_work,
 				   REPL_DROPPED_MIN);
+	atomic_long_set(&repl_drop_done, asked);
+	wake_up_all(&repl_drop_wait);
+}
+
+/**
+ * pgtable_repl_want() - ask for copies of a node
+ * @nid: the node
+ * @pages: how many
+ *
+ * Context: any.
+ */
+void pgtable_repl_want(int nid, unsigned long pages)
+{
+	atomic_long_add(pages, &repl_drop_wanted[nid]);
+}
+
+/**
+ * pgtable_repl_drop_now() - have taken down what was asked for
+ * @timeout: wait for it, but not for longer, in jiffies
+ */
+void pgtable_repl_drop_now(long timeout)
+{
+	long asked = atomic_long_inc_return(&repl_drop_asked);
+
+	queue_work(repl_drop_wq, &repl_drop_work);
+	wait_event_timeout(repl_drop_wait,
+			   atomic_long_read(&repl_drop_done) - asked >= 0,
+			   timeout);
 }
 
 static unsigned long repl_shrink_count(struct shrinker *shrinker,
@@ -568,7 +680,7 @@ static unsigned long repl_shrink_count(struct shrinker *shrinker,
 static unsigned long repl_shrink_scan(struct shrinker *shrinker,
 				      struct shrink_control *sc)
 {
-	atomic_long_add(sc->nr_to_scan, &repl_drop_wanted[sc->nid]);
+	pgtable_repl_want(sc->nid, sc->nr_to_scan);
 	queue_work(repl_drop_wq, &repl_drop_work);
 	return 0;	/* nothing is free yet */
 }
@@ -578,24 +690,14 @@ static unsigned long repl_shrink_scan(struct shrinker *shrinker,
  * for everything on the nodes that are short, and wait, before somebody is killed:
  * but not for ever, since who is here may hold a lock that is needed.
  */
-static DECLARE_COMPLETION(repl_oom_done);
-
-static void repl_oom_drop(struct work_struct *work)
-{
-	repl_drop(work);
-	complete(&repl_oom_done);
-}
-
-static DECLARE_WORK(repl_oom_work, repl_oom_drop);
-
 #define REPL_OOM_WAIT		(2 * HZ)
 
 /* Under oom_lock, hence one at a time. */
 static int repl_oom(struct notifier_block *nb, unsigned long unused, void *arg)
 {
-	long before = atomic_long_read(&repl_drop_freed);
+	nodemask_t nodes = NODE_MASK_NONE;
 	unsigned long *freed = arg;
-	bool any = false;
+	long before = 0;
 	int nid;
 
 	for_each_node_state(nid, N_NORMAL_MEMORY) {
@@ -603,21 +705,84 @@ static int repl_oom(struct notifier_block *nb, unsigned long unused, void *arg)
 
 		if (pages <= 0 || repl_node_has_room(nid, 1))
 			continue;
-		atomic_long_add(pages, &repl_drop_wanted[nid]);
-		any = true;
+		pgtable_repl_want(nid, pages);
+		before += atomic_long_read(&repl_drop_freed[nid]);
+		node_set(nid, nodes);
 	}
-	if (!any)
+	if (nodes_empty(nodes))
 		return NOTIFY_OK;
-	reinit_completion(&repl_oom_done);
-	queue_work(repl_drop_wq, &repl_oom_work);
-	wait_for_completion_timeout(&repl_oom_done, REPL_OOM_WAIT);
-	*freed += atomic_long_read(&repl_drop_freed) - before;
+	pgtable_repl_drop_now(REPL_OOM_WAIT);
+	/* What others have lost is of no use here. */
+	for_each_node_mask(nid, nodes)
+		*freed += atomic_long_read(&repl_drop_freed[nid]);
+	*freed -= before;
 	return NOTIFY_OK;
 }
 
 static struct notifier_block repl_oom_notifier = {
 	.notifier_call = repl_oom,
 };
+
+#ifdef CONFIG_MEMCG
+/*
+ * Copies of a memory cgroup whose reclaim finds nothing better.  It is called
+ * for those below a limit that was hit, and for all when a node is short.
+ */
+static unsigned long repl_memcg_count(struct shrinker *shrinker,
+				      struct shrink_control *sc)
+{
+	struct mem_cgroup *memcg = sc->memcg;
+
+	if (!memcg || mem_cgroup_is_root(memcg) ||
+	    pgtable_repl_memcg_room(memcg, REPL_MEMCG_SHARE, 1))
+		return 0;
+	return max(pgtable_repl_memcg_pages(memcg), 0L);
+}
+
+/* The work waits for nobody's lock, so none that is held here is needed. */
+#define REPL_MEMCG_WAIT		(HZ / 2)
+
+static unsigned long repl_memcg_scan(struct shrinker *shrinker,
+				     struct shrink_control *sc)
+{
+	long before = pgtable_repl_memcg_pages(sc->memcg), freed;
+
+	pgtable_repl_memcg_want(sc->memcg, sc->nr_to_scan);
+	if (current_is_kswapd()) {
+		queue_work(repl_drop_wq, &repl_drop_work);
+		return SHRINK_STOP;
+	}
+	pgtable_repl_drop_now(REPL_MEMCG_WAIT);
+	freed = before - pgtable_repl_memcg_pages(sc->memcg);
+	if (freed <= 0)
+		return SHRINK_STOP;
+	sc->nr_scanned = max_t(unsigned long, sc->nr_to_scan, freed);
+	return freed;
+}
+
+int pgtable_repl_shrinker_id = -1;
+
+static int __init repl_memcg_shrinker_init(void)
+{
+	struct shrinker *shrinker;
+
+	shrinker = shrinker_alloc(SHRINKER_NUMA_AWARE | SHRINKER_MEMCG_AWARE,
+				  "pgtable_repl-memcg");
+	if (!shrinker)
+		return -ENOMEM;
+	shrinker->count_objects = repl_memcg_count;
+	shrinker->scan_objects = repl_memcg_scan;
+	shrinker_register(shrinker);
+	if (shrinker->flags & SHRINKER_MEMCG_AWARE)
+		WRITE_ONCE(pgtable_repl_shrinker_id, shrinker->id);
+	return 0;
+}
+#else
+static int __init repl_memcg_shrinker_init(void)
+{
+	return 0;
+}
+#endif
 
 static int __init repl_shrinker_init(void)
 {
@@ -636,6 +801,6 @@ static int __init repl_shrinker_init(void)
 	/* Most trees have fewer pages than the usual batch. */
 	shrinker->batch = 16;
 	shrinker_register(shrinker);
-	return 0;
+	return repl_memcg_shrinker_init();
 }
 subsys_initcall(repl_shrinker_init);

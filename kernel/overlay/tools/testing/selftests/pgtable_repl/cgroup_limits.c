@@ -241,6 +241,69 @@ TEST_F(cgroup, fork_at_the_limit)
 	EXPECT_EQ(0, oom_kills());
 }
 
+/* Without replication, in the group: has @len of memory, or is killed. */
+static int fill_the_group(size_t len)
+{
+	char *mem;
+
+	if (repl_set_off() || move(GROUP, getpid()))
+		return 1;
+	mem = mmap(NULL, len, RW, ANON, -1, 0);
+	if (mem == MAP_FAILED)
+		return 2;
+	memset(mem, 1, len);
+	return 0;
+}
+
+/* With copies, in the group, until @hold closes. */
+static void have_copies(int hold[2])
+{
+	struct repl_mask all = repl_mask_all();
+	char byte, *mem;
+	int i;
+
+	close(hold[1]);
+	if (repl_set_off() || move(GROUP, getpid()) || repl_pin(repl_topo.cpu[0]))
+		_exit(1);
+	mem = repl_mmap_aligned(MANY * PMD_SIZE, PMD_SIZE, RW,
+				ANON | MAP_NORESERVE, -1);
+	if (mem == MAP_FAILED || madvise(mem, MANY * PMD_SIZE, MADV_NOHUGEPAGE))
+		_exit(2);
+	for (i = 0; i < MANY; i++)
+		repl_load(mem + i * PMD_SIZE);
+	if (repl_set_mask(&all) || own_copies() < MANY)
+		_exit(3);
+	_exit(read(hold[0], &byte, 1) ? 4 : 0);
+}
+
+/* What others in the group need, they get before something is killed. */
+TEST_F(cgroup, copies_give_way_to_others)
+{
+	char text[32];
+	pid_t copies, fills;
+	long had;
+
+	copies = fork();
+	ASSERT_LE(0, copies);
+	if (!copies)
+		have_copies(self->hold);
+	wait_until_it_lives(copies);
+	ASSERT_TRUE(copies_reach(copies, true, MANY));
+	had = get_long(GROUP, ".current");
+	snprintf(text, sizeof(text), "%ld",
+		 repl_read_long(GROUP "/memory.current") + 128 * (long)PAGE);
+	ASSERT_EQ(0, put(GROUP, "memory.max", text));
+	fills = fork();
+	ASSERT_LE(0, fills);
+	if (!fills)
+		_exit(fill_the_group(had / 2));
+	EXPECT_EQ(0, repl_wait(fills));
+	EXPECT_EQ(0, oom_kills());
+	EXPECT_GT(had, get_long(GROUP, ".current"));
+	EXPECT_EQ(0, repl_check(copies));
+	EXPECT_EQ(0, put(GROUP, "memory.max", "max"));
+}
+
 /* The group of the process pays and is asked, whoever makes the tables. */
 TEST_F(cgroup, others_make_tables)
 {
