@@ -14,6 +14,7 @@ struct task_struct;
 #if defined(CONFIG_PGTABLE_REPL) && defined(CONFIG_MEMCG)
 int pgtable_repl_css_online(struct cgroup_subsys_state *css);
 void pgtable_repl_css_reset(struct cgroup_subsys_state *css);
+void pgtable_repl_css_offline(struct cgroup_subsys_state *css);
 void pgtable_repl_css_free(struct cgroup_subsys_state *css);
 void pgtable_repl_css_fork(struct task_struct *child);
 void pgtable_repl_css_attach(struct cgroup_taskset *tset);
@@ -33,6 +34,7 @@ static inline int pgtable_repl_css_online(struct cgroup_subsys_state *css)
 	return 0;
 }
 static inline void pgtable_repl_css_reset(struct cgroup_subsys_state *css) { }
+static inline void pgtable_repl_css_offline(struct cgroup_subsys_state *css) { }
 static inline void pgtable_repl_css_free(struct cgroup_subsys_state *css) { }
 static inline void pgtable_repl_css_fork(struct task_struct *child) { }
 static inline void pgtable_repl_css_attach(struct cgroup_taskset *tset) { }

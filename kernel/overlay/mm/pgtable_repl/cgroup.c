@@ -343,7 +343,13 @@ void pgtable_repl_css_fork(struct task_struct *child)
 		return;
 	if (mm_pgtable_repl(mm))
 		pgtable_repl_memcg_forked(mm);
-	if (!READ_ONCE(repl_group_policies) || pgtable_repl_follows(mm))
+	/*
+	 * Without a policy of its group it may have missed one of the system,
+	 * before it could be found.
+	 */
+	if ((!READ_ONCE(repl_group_policies) &&
+	     READ_ONCE(sysctl_pgtable_repl_mode) < PGTABLE_REPL_SYS_ALL) ||
+	    pgtable_repl_follows(mm))
 		return;
 	rcu_read_lock();
 	group = repl_group(mem_cgroup_from_task(child));
@@ -380,7 +386,8 @@ void pgtable_repl_css_attach(struct cgroup_taskset *tset)
  */
 void pgtable_repl_exec_done(void)
 {
-	if (READ_ONCE(repl_group_policies))
+	if (READ_ONCE(repl_group_policies) ||
+	    READ_ONCE(sysctl_pgtable_repl_mode) >= PGTABLE_REPL_SYS_ALL)
 		pgtable_repl_follow(current->mm, NULL);
 }
 
@@ -605,14 +612,23 @@ static void repl_group_keys(const struct repl_group_policy *asked,
 
 /*
  * Put @policy, NULL for none, with references to the gates, in the place of what
- * the group asked for.
+ * the group asked for.  -ENODEV if the file @kn that it was written to is gone.
  */
-static void repl_group_replace(struct repl_group *group,
-			       struct repl_group_policy *policy)
+static int repl_group_replace(struct repl_group *group,
+			      struct repl_group_policy *policy,
+			      struct kernfs_node *kn)
 {
 	struct repl_group_policy *old;
 
 	mutex_lock(&repl_group_mutex);
+	/*
+	 * Since the file lets its removal pass (repl_write_begin()), the group
+	 * may be gone, or have been reset, which comes after and takes the lock.
+	 */
+	if (kn && atomic_read(&kn->active) < 0) {
+		mutex_unlock(&repl_group_mutex);
+		return -ENODEV;
+	}
 	/* First: whoever sees the policy must find that there may be some. */
 	if (policy)
 		WRITE_ONCE(repl_group_policies, true);
@@ -622,6 +638,7 @@ static void repl_group_replace(struct repl_group *group,
 	repl_group_keys(old, pgtable_repl_key_put);
 	if (old)
 		kfree_rcu(old, rcu);
+	return 0;
 }
 
 static ssize_t repl_group_write(struct kernfs_open_file *of, char *buf,
@@ -650,12 +667,17 @@ static ssize_t repl_group_write(struct kernfs_open_file *of, char *buf,
 		asked->all = asked->policy.all;
 	repl_write_begin(of, memcg);
 	repl_group_keys(asked, pgtable_repl_key_get);
-	repl_group_replace(repl_group(memcg), asked);
-	repl_subtree_each(memcg, repl_follow, NULL, &wait);
-	if (wait.busy)
-		repl_subtree_behind(memcg);
+	err = repl_group_replace(repl_group(memcg), asked, of->kn);
+	if (err) {
+		repl_group_keys(asked, pgtable_repl_key_put);
+		kfree(asked);
+	} else {
+		repl_subtree_each(memcg, repl_follow, NULL, &wait);
+		if (wait.busy)
+			repl_subtree_behind(memcg);
+	}
 	repl_write_end(of, memcg);
-	return nbytes;
+	return err ?: nbytes;
 }
 
 static int repl_effective_show(struct seq_file *m, void *v)
@@ -812,8 +834,22 @@ void pgtable_repl_css_reset(struct cgroup_subsys_state *css)
 	struct repl_group *group = repl_group(mem_cgroup_from_css(css));
 
 	WRITE_ONCE(group->max, PAGE_COUNTER_MAX);
-	repl_group_replace(group, NULL);
+	repl_group_replace(group, NULL, NULL);
 	repl_group_behind(group);
+}
+
+/**
+ * pgtable_repl_css_offline() - a memory cgroup has been removed
+ * @css: its state, which what is charged to it may keep for long
+ *
+ * It has no processes and gets none: nobody needs the gates for it.
+ */
+void pgtable_repl_css_offline(struct cgroup_subsys_state *css)
+{
+	struct repl_group *group = repl_group(mem_cgroup_from_css(css));
+
+	if (group)
+		repl_group_replace(group, NULL, NULL);
 }
 
 /**

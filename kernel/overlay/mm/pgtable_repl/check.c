@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Page-table replication: the consistency check,
- * /sys/kernel/debug/pgtable_repl/check.
+ * /sys/kernel/debug/pgtable_repl/check, and what is in use, .../state.
  *
  * A pid, or "all", is written; the report is read back.  Report only.
  *
@@ -14,6 +14,7 @@
 #include <linux/sched/mm.h>
 #include <linux/sched/task.h>
 #include <linux/seq_buf.h>
+#include <linux/seq_file.h>
 #include <linux/uaccess.h>
 #include "internal.h"
 
@@ -190,11 +191,20 @@ static const struct file_operations repl_check_fops = {
 	.write	= repl_check_write,
 };
 
+static int repl_state_show(struct seq_file *m, void *v)
+{
+	seq_printf(m, "gates %d\n", pgtable_repl_key_users(false));
+	seq_printf(m, "lazy_gates %d\n", pgtable_repl_key_users(true));
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(repl_state);
+
 static int __init repl_check_init(void)
 {
 	struct dentry *dir = debugfs_create_dir("pgtable_repl", NULL);
 
 	debugfs_create_file("check", 0600, dir, NULL, &repl_check_fops);
+	debugfs_create_file("state", 0400, dir, NULL, &repl_state_fops);
 	return 0;
 }
 late_initcall(repl_check_init);

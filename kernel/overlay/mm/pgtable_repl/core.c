@@ -48,6 +48,7 @@ static struct pgtable_repl *pgtable_repl_create(struct mm_struct *mm)
 	spin_lock_init(&repl->policy_lock);
 	mutex_init(&repl->root_mutex);
 	repl->mm = mm;
+	repl->unset = true;
 	repl->busy_until = jiffies;
 	/* Pairs with smp_load_acquire() in mm_pgtable_repl(). */
 	smp_store_release(&mm->pgtable_repl, repl);
@@ -67,6 +68,8 @@ static void repl_set_policy(struct pgtable_repl *repl,
 	spin_lock(&repl->policy_lock);
 	WRITE_ONCE(repl->lazy, policy->mode == PR_PGTABLE_REPL_LAZY);
 	repl->policy = *policy;
+	/* Who finds it false finds the policy, too. */
+	smp_store_release(&repl->unset, false);
 	spin_unlock(&repl->policy_lock);
 }
 
@@ -314,7 +317,7 @@ static int repl_set(struct mm_struct *mm,
 {
 	bool was_on, was_lazy, on, lazy, anew;
 	struct mem_cgroup *memcg, *old_memcg;
-	nodemask_t add, del;
+	nodemask_t add, del, redo = NODE_MASK_NONE;
 	struct pgtable_repl *repl;
 	LIST_HEAD(pages);
 	int err;
@@ -351,6 +354,9 @@ static int repl_set(struct mm_struct *mm,
 	} else {
 		nodes_andnot(add, policy->nodes, repl->policy.nodes);
 		nodes_andnot(del, repl->policy.nodes, policy->nodes);
+		/* What a lazy tree lacks is made by the faults of a new one. */
+		if (lazy)
+			nodes_and(redo, repl->policy.nodes, repl->lacking);
 	}
 	if (on && !was_on)
 		repl_hold(repl);
@@ -361,6 +367,8 @@ static int repl_set(struct mm_struct *mm,
 
 	if (anew)
 		pgtable_repl_del_trees(mm, &del, &pages);
+	else if (!nodes_empty(redo))
+		pgtable_repl_del_trees(mm, &redo, &pages);
 	/* All of them, not just new ones: repairs what had no memory before. */
 	if (on)
 		pgtable_repl_add_trees(mm, &policy->nodes);
@@ -467,19 +475,33 @@ static bool repl_same(const struct pgtable_repl_policy *a,
 	       nodes_equal(a->nodes, b->nodes);
 }
 
+/* Whether an address space has the policy it should; else that is @want. */
+static bool repl_follows(struct mm_struct *mm, struct pgtable_repl_policy *want)
+{
+	struct pgtable_repl *repl = mm_pgtable_repl(mm);
+	struct pgtable_repl_policy now;
+	/*
+	 * Of one that is being made, what it is going to have may have been read
+	 * before it changed: wait for the lock, and set it again.
+	 */
+	bool unset = repl && smp_load_acquire(&repl->unset);
+
+	pgtable_repl_get(mm, &now);
+	if (!unset && pgtable_repl_own(&now))
+		return true;
+	repl_default(mm, want);
+	return !unset && repl_same(&now, want);
+}
+
 /**
  * pgtable_repl_follows() - whether an address space has the policy it should
  * @mm: the address space; the caller holds a reference
  */
 bool pgtable_repl_follows(struct mm_struct *mm)
 {
-	struct pgtable_repl_policy now, want;
+	struct pgtable_repl_policy want;
 
-	pgtable_repl_get(mm, &now);
-	if (pgtable_repl_own(&now))
-		return true;
-	repl_default(mm, &want);
-	return repl_same(&now, &want);
+	return repl_follows(mm, &want);
 }
 
 /**
@@ -496,15 +518,11 @@ bool pgtable_repl_follows(struct mm_struct *mm)
  */
 int pgtable_repl_follow(struct mm_struct *mm, struct repl_wait *wait)
 {
-	struct pgtable_repl_policy now, want;
+	struct pgtable_repl_policy want;
 	int err, changed = 0;
 
 	for (;;) {
-		pgtable_repl_get(mm, &now);
-		if (pgtable_repl_own(&now))
-			return changed;
-		repl_default(mm, &want);
-		if (repl_same(&now, &want))
+		if (repl_follows(mm, &want))
 			return changed;
 		err = repl_set(mm, &want, REPL_BY_DEFAULT, wait);
 		if (err == -EPERM)	/* has a setting of its own by now */

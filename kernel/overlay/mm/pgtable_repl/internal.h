@@ -29,6 +29,7 @@ struct mem_cgroup;
  * @list: all of these; see repair.c
  * @policy: what is in force
  * @policy_lock: see above
+ * @unset: nobody has set @policy yet, but is about to, under the mmap lock
  * @forker: in a child that is being forked, the memory cgroup that pays for it;
  *	read under RCU
  * @fork_tables: how many tables its parent had when that began
@@ -68,6 +69,7 @@ struct pgtable_repl {
 	struct list_head list;
 	struct pgtable_repl_policy policy;
 	spinlock_t policy_lock;
+	bool unset;
 	struct mem_cgroup *forker;
 	unsigned long fork_tables;
 	nodemask_t lacking;
@@ -162,6 +164,7 @@ void pgtable_repl_insist_work(struct kthread_delayed_work *work,
 void pgtable_repl_key_get(bool lazy);
 bool pgtable_repl_key_tryget(bool lazy);
 void pgtable_repl_key_put(bool lazy);
+int pgtable_repl_key_users(bool lazy);
 
 /* domains.c */
 unsigned int pgtable_repl_max_domains(void);

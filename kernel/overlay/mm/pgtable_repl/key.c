@@ -84,6 +84,15 @@ bool pgtable_repl_key_tryget(bool lazy)
 }
 
 /**
+ * pgtable_repl_key_users() - how many references there are to a gate
+ * @lazy: as above
+ */
+int pgtable_repl_key_users(bool lazy)
+{
+	return atomic_read(&repl_keys[lazy].users);
+}
+
+/**
  * pgtable_repl_key_put() - have no more need of a gate
  * @lazy: as above
  *

@@ -328,6 +328,43 @@ static int members(const char *group, pid_t *pids, int max)
 	return nr;
 }
 
+/* How many need the gates open; -1 if that cannot be known. */
+static long gate_users(void)
+{
+	char text[256];
+
+	if (repl_read_file("/sys/kernel/debug/pgtable_repl/state", text, sizeof(text)))
+		return -1;
+	return strtol(text + strlen("gates "), NULL, 10);
+}
+
+/* A group that is gone, but for a page charged to it, needs no gates. */
+TEST_F(cgroup, removed_group_lets_go)
+{
+	long before = gate_users();
+	int fd, tries;
+	pid_t pid;
+
+	if (before < 0)
+		SKIP(return, "needs debugfs");
+	fd = memfd_create("pgtable_repl", MFD_CLOEXEC);
+	ASSERT_LE(0, fd);
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid)
+		_exit(move(GROUP, getpid()) || write(fd, "x", 1) != 1);
+	EXPECT_EQ(0, repl_wait(pid));
+	before = gate_users();
+	EXPECT_EQ(0, set_policy(GROUP, "eager"));
+	EXPECT_LT(before, gate_users());
+	for (tries = 0; tries < 1000 && rmdir(GROUP) && errno == EBUSY; tries++)
+		pause_ms(10);
+	for (tries = 0; tries < 1000 && gate_users() > before; tries++)
+		pause_ms(10);
+	EXPECT_GE(before, gate_users());
+	close(fd);
+}
+
 TEST_F(cgroup, nobody_is_missed)
 {
 	pid_t storms[4], pids[64];
