@@ -57,8 +57,9 @@ static struct {
 /* Held for reading to build trees, which @repl_changing forbids. */
 static DECLARE_RWSEM(repl_domains_sem);
 static bool repl_changing;
-/* Serialises changes. */
+/* Serialises changes, which take long; and what those who only read wait for. */
 static DEFINE_MUTEX(repl_domains_lock);
+static DEFINE_SPINLOCK(repl_domains_text_lock);
 
 /**
  * pgtable_repl_max_domains() - how many domains there can be
@@ -518,7 +519,9 @@ static void repl_install(struct repl_new *new)
 	repl_domains.nr = new->nr;
 	memcpy(repl_domains.node, new->node, sizeof(new->node));
 	swap(repl_domains.cpus, new->cpus);
+	spin_lock(&repl_domains_text_lock);
 	swap(repl_domains.text, new->text);
+	spin_unlock(&repl_domains_text_lock);
 	pgtable_repl_finer = new->kind != REPL_BY_NODE;
 	repl_new_map();
 }
@@ -579,15 +582,20 @@ int pgtable_repl_domains_handler(const struct ctl_table *table, int write,
 	t.data = kzalloc(table->maxlen, GFP_KERNEL);
 	if (!t.data)
 		return -ENOMEM;
-	mutex_lock(&repl_domains_lock);
-	if (!write)
+	if (!write) {
+		spin_lock(&repl_domains_text_lock);
 		strscpy(t.data, repl_domains.text ?: "node", table->maxlen);
+		spin_unlock(&repl_domains_text_lock);
+	}
 	err = proc_dostring(&t, write, buffer, lenp, ppos);
 	if (!err && write) {
-		err = repl_new_parse(&new, t.data) ?: repl_change(&new);
+		err = mutex_lock_killable(&repl_domains_lock);
+		if (!err) {
+			err = repl_new_parse(&new, t.data) ?: repl_change(&new);
+			mutex_unlock(&repl_domains_lock);
+		}
 		repl_new_free(&new);
 	}
-	mutex_unlock(&repl_domains_lock);
 	kfree(t.data);
 	return err;
 }

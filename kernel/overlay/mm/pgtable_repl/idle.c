@@ -78,8 +78,9 @@ int pgtable_repl_idle_handler(const struct ctl_table *table, int write,
 	struct ctl_table t = *table;
 	int err, seconds;
 
-	mutex_lock(&lock);
-	seconds = repl_idle_seconds;
+	if (write && mutex_lock_killable(&lock))
+		return -EINTR;
+	seconds = READ_ONCE(repl_idle_seconds);
 	t.data = &seconds;
 	t.extra1 = SYSCTL_ZERO;
 	t.extra2 = &repl_idle_max;
@@ -92,6 +93,7 @@ int pgtable_repl_idle_handler(const struct ctl_table *table, int write,
 		else
 			cancel_delayed_work_sync(&repl_idle_work);
 	}
-	mutex_unlock(&lock);
+	if (write)
+		mutex_unlock(&lock);
 	return err;
 }

@@ -172,15 +172,17 @@ static int repl_mode_handler(const struct ctl_table *table, int write,
 	int mode, old, err;
 	struct ctl_table t = *table;
 
+	if (!write)
+		return proc_dointvec_minmax(table, write, buffer, lenp, ppos);
 	if (mutex_lock_killable(&repl_sysctl_lock))
 		return -EINTR;
 	old = mode = sysctl_pgtable_repl_mode;
 	t.data = &mode;
 	err = proc_dointvec_minmax(&t, write, buffer, lenp, ppos);
-	if (!err && write && mode != PGTABLE_REPL_SYS_OFF &&
+	if (!err && mode != PGTABLE_REPL_SYS_OFF &&
 	    !arch_pgtable_repl_supported())
 		err = -EOPNOTSUPP;
-	if (!err && write) {
+	if (!err) {
 		struct repl_wait wait = REPL_WAIT_USER;
 
 		repl_mode_keys(mode, pgtable_repl_key_get);
@@ -207,11 +209,14 @@ static int repl_fixed_node_handler(const struct ctl_table *table, int write,
 	struct ctl_table t = *table;
 	int node, err;
 
-	mutex_lock(&repl_sysctl_lock);
+	if (!write)
+		return proc_dointvec(table, write, buffer, lenp, ppos);
+	if (mutex_lock_killable(&repl_sysctl_lock))
+		return -EINTR;
 	node = pgtable_repl_fixed_node;
 	t.data = &node;
 	err = proc_dointvec(&t, write, buffer, lenp, ppos);
-	if (!err && write) {
+	if (!err) {
 		if (node < 0 || node >= nr_node_ids)
 			err = -EINVAL;
 		else if (!node_state(node, N_MEMORY))
@@ -229,15 +234,18 @@ static int repl_reserve_handler(const struct ctl_table *table, int write,
 	struct ctl_table t = *table;
 	int pages, err;
 
-	mutex_lock(&repl_sysctl_lock);
+	if (!write)
+		return proc_dointvec_minmax(table, write, buffer, lenp, ppos);
+	if (mutex_lock_killable(&repl_sysctl_lock))
+		return -EINTR;
 	pages = repl_reserve_pages;
 	t.data = &pages;
 	err = proc_dointvec_minmax(&t, write, buffer, lenp, ppos);
-	if (!err && write)
+	if (!err)
 		err = pages > totalram_pages() ? -EINVAL :
 			pgtable_repl_set_reserve(pages);
 	if (!err)
-		repl_reserve_pages = pages;
+		WRITE_ONCE(repl_reserve_pages, pages);
 	mutex_unlock(&repl_sysctl_lock);
 	return err;
 }
