@@ -12,6 +12,7 @@
 #include <linux/fault-inject.h>
 #include <linux/gfp.h>
 #include <linux/memcontrol.h>
+#include <linux/mutex.h>
 #include <linux/sched/mm.h>
 #include <linux/vmstat.h>
 #include <linux/workqueue.h>
@@ -25,6 +26,7 @@ struct repl_reserve {
 
 static struct repl_reserve repl_reserve[MAX_NUMNODES];
 static unsigned long repl_reserve_target;	/* pages per node */
+static DEFINE_MUTEX(repl_reserve_mutex);	/* who brings reserves to it */
 
 /* How long a reserve stays short after a page was taken: bursts come in one. */
 #define REPL_REFILL_DELAY	(HZ / 10)
@@ -84,43 +86,77 @@ static bool repl_reserve_resize(int nid, unsigned long target)
 	return true;
 }
 
-static void repl_refill(struct work_struct *work)
+/*
+ * Bring all reserves to @target pages.  Nodes that copies cannot lie on, by now,
+ * have none: those without CPUs, or whose memory is all movable.
+ */
+static bool repl_reserve_resize_all(unsigned long target)
 {
-	unsigned long target = READ_ONCE(repl_reserve_target);
 	nodemask_t nodes;
+	bool all = true;
 	int nid;
 
 	pgtable_repl_nodes(&nodes);
-	for_each_node_mask(nid, nodes)
-		repl_reserve_resize(nid, target);
+	nodes_and(nodes, nodes, node_states[N_NORMAL_MEMORY]);
+	for_each_node(nid) {
+		all = repl_reserve_resize(nid, node_isset(nid, nodes) ?
+					       target : 0);
+		if (!all)
+			break;
+	}
+	return all;
+}
+
+static void repl_refill(struct work_struct *work)
+{
+	mutex_lock(&repl_reserve_mutex);
+	repl_reserve_resize_all(repl_reserve_target);
+	mutex_unlock(&repl_reserve_mutex);
+}
+
+/**
+ * pgtable_repl_reserve_check() - a node's first or last CPU may come or go
+ *
+ * Context: any; it is looked at in a moment.
+ */
+void pgtable_repl_reserve_check(void)
+{
+	if (READ_ONCE(repl_reserve_target))
+		schedule_delayed_work(&repl_refill_work, HZ);
+}
+
+/**
+ * pgtable_repl_reserve_pages() - pages that a node keeps ready
+ * @nid: the node
+ */
+unsigned long pgtable_repl_reserve_pages(int nid)
+{
+	return READ_ONCE(repl_reserve[nid].nr);
 }
 
 /**
  * pgtable_repl_set_reserve() - size the reserve of every usable node
  * @pages: pages per node
  *
- * Context: process context; the caller serialises.
+ * Context: process context.
  * Return: 0, or -ENOMEM with all reserves as before when a node has not got
  * that much memory to spare.
  */
 int pgtable_repl_set_reserve(unsigned long pages)
 {
-	unsigned long old = repl_reserve_target;
-	nodemask_t nodes;
-	int nid;
+	unsigned long old;
+	int err = 0;
 
-	cancel_delayed_work_sync(&repl_refill_work);
-	pgtable_repl_nodes(&nodes);
+	mutex_lock(&repl_reserve_mutex);
+	old = repl_reserve_target;
 	WRITE_ONCE(repl_reserve_target, pages);
-	for_each_node_mask(nid, nodes)
-		if (!repl_reserve_resize(nid, pages))
-			goto undo;
-	return 0;
-undo:
-	WRITE_ONCE(repl_reserve_target, old);
-	for_each_node_mask(nid, nodes)
-		repl_reserve_resize(nid, old);
-	return -ENOMEM;
+	if (!repl_reserve_resize_all(pages)) {
+		WRITE_ONCE(repl_reserve_target, old);
+		repl_reserve_resize_all(old);
+		err = -ENOMEM;
+	}
+	mutex_unlock(&repl_reserve_mutex);
+	return err;
 }
 
 #ifdef CONFIG_FAULT_INJECTION

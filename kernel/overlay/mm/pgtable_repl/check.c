@@ -193,8 +193,14 @@ static const struct file_operations repl_check_fops = {
 
 static int repl_state_show(struct seq_file *m, void *v)
 {
+	int nid;
+
 	seq_printf(m, "gates %d\n", pgtable_repl_key_users(false));
 	seq_printf(m, "lazy_gates %d\n", pgtable_repl_key_users(true));
+	seq_puts(m, "reserve");
+	for_each_node(nid)
+		seq_printf(m, " N%d=%lu", nid, pgtable_repl_reserve_pages(nid));
+	seq_putc(m, '\n');
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(repl_state);

@@ -615,6 +615,7 @@ static int repl_cpu_online(unsigned int cpu)
 	unsigned int old = domain_of(cpu), new = PGTABLE_REPL_NO_DOMAIN;
 	int nid = cpu_to_node(cpu);
 
+	pgtable_repl_reserve_check();
 	if (pgtable_repl_finer)
 		return 0;
 	if (nid >= 0 && nid < nr_node_ids)
@@ -626,6 +627,13 @@ static int repl_cpu_online(unsigned int cpu)
 	per_cpu(pgtable_repl_cpu_domain, cpu) = new;
 	if (new != PGTABLE_REPL_NO_DOMAIN)
 		cpumask_set_cpu(cpu, &repl_domains.cpus[new]);
+	return 0;
+}
+
+/* Its node may have no other, and need no reserve any more. */
+static int repl_cpu_offline(unsigned int cpu)
+{
+	pgtable_repl_reserve_check();
 	return 0;
 }
 
@@ -653,7 +661,7 @@ static int __init repl_cpu_init(void)
 {
 	int state = cpuhp_setup_state(CPUHP_AP_ONLINE_DYN,
 				      "mm/pgtable_repl:online",
-				      repl_cpu_online, NULL);
+				      repl_cpu_online, repl_cpu_offline);
 
 	return state < 0 ? state : 0;
 }

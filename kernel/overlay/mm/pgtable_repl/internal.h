@@ -290,6 +290,8 @@ int pgtable_repl_set_reserve(unsigned long pages);
 extern const char * const pgtable_repl_source_names[];
 extern const char * const pgtable_repl_mode_names[];
 
+unsigned long pgtable_repl_reserve_pages(int nid);
+void pgtable_repl_reserve_check(void);
 /* Architecture half: one file each */
 void arch_pgtable_repl_lock(struct mm_struct *mm);		/* tree.c */
 int arch_pgtable_repl_lock_killable(struct mm_struct *mm);

@@ -316,4 +316,66 @@ TEST_F(sysctl, reserve_is_used_and_refilled)
 	EXPECT_EQ(0, repl_check(getpid()));
 }
 
+/* What a node keeps ready; -1 if that cannot be known. */
+static long reserve_of(int node)
+{
+	char text[4096], name[16], *at;
+
+	if (repl_read_file("/sys/kernel/debug/pgtable_repl/state", text, sizeof(text)))
+		return -1;
+	snprintf(name, sizeof(name), " N%d=", node);
+	at = strstr(text, name);
+	return at ? strtol(at + strlen(name), NULL, 10) : -1;
+}
+
+/* It is brought there behind the caller's back. */
+static bool reserve_gets(int node, long pages)
+{
+	const struct timespec t = { 0, 10000000 };
+	int tries;
+
+	for (tries = 0; tries < 6000 && reserve_of(node) != pages; tries++)
+		nanosleep(&t, NULL);
+	return reserve_of(node) == pages;
+}
+
+/* All CPUs of a node, "1" or "0". */
+static int set_online(int node, const char *value)
+{
+	static struct repl_mask cpus;
+	char path[96], list[4096];
+	int cpu;
+
+	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/cpulist", node);
+	if (*value == '0' && (repl_read_file(path, list, sizeof(list)) ||
+			      repl_parse_list(list, &cpus)))
+		return -1;
+	for (cpu = 0; cpu < REPL_MASK_BITS; cpu++) {
+		snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/online", cpu);
+		if (repl_mask_has(&cpus, cpu) && repl_write_file(path, value))
+			return -1;
+	}
+	return 0;
+}
+
+/* A node without CPUs needs no reserve, and keeps none. */
+TEST_F(sysctl, reserve_goes_with_the_cpus)
+{
+	int node = repl_topo.node[repl_topo.nr - 1];
+
+	if (repl_topo.nr < 2 || reserve_of(node) < 0)
+		SKIP(return, "needs two nodes and debugfs");
+	ASSERT_EQ(0, set("reserve", 16));
+	EXPECT_EQ(16, reserve_of(node));
+	if (set_online(node, "0")) {
+		set_online(node, "1");
+		SKIP(return, "needs CPUs that can be taken offline");
+	}
+	EXPECT_TRUE(reserve_gets(node, 0));
+	EXPECT_EQ(0, set_online(node, "1"));
+	EXPECT_TRUE(reserve_gets(node, 16));
+	EXPECT_EQ(0, set("reserve", 0));
+	EXPECT_EQ(0, reserve_of(node));
+}
+
 TEST_HARNESS_MAIN
