@@ -56,7 +56,7 @@ struct repl_group_policy {
  * @pages: copies charged to the group and to those below
  * @max: limit of @pages
  * @refused: copies not made because of @max
- * @over: @max was lowered, and processes that were busy keep too many
+ * @over: @max was lowered, and there are still more
  * @behind: on repl_behind while processes may have to be brought to the policy
  * @wanted: pages that reclaim of the group has asked for
  * @wants: on repl_wants while there are any
@@ -253,22 +253,23 @@ static void repl_subtree_behind(struct mem_cgroup *root)
 	pgtable_repl_insist_work(&repl_catch_up_work, REPL_BUSY_DELAY, false);
 }
 
-/* What a write to a file of the process's group, or of one above, left. */
-static bool repl_catch_up_one(struct mm_struct *mm, void *arg,
-			      struct repl_wait *wait)
+/*
+ * Take copies down while there are too many.  False: there still are, of those
+ * that are busy, or exiting, or just being forked: come back.
+ */
+static bool repl_enforce_max(struct repl_group *group, struct repl_wait *wait)
 {
-	struct repl_group *group;
+	unsigned long max = READ_ONCE(group->max);
+	long pages = atomic_long_read(&group->pages);
+	bool over = pages > 0 && pages > max;
 
-	repl_follow(mm, NULL, wait);
-	for (group = arg; group; group = group->parent) {
-		if (!READ_ONCE(group->over))
-			continue;
-		if (atomic_long_read(&group->pages) > READ_ONCE(group->max))
-			pgtable_repl_drop(mm, wait);
-		else
-			WRITE_ONCE(group->over, false);
+	if (over) {
+		pgtable_repl_give_back(group->memcg, pages - max, wait);
+		pages = atomic_long_read(&group->pages);
+		over = pages > 0 && pages > max;
 	}
-	return true;
+	WRITE_ONCE(group->over, over);
+	return !over;
 }
 
 static void repl_catch_up(struct kthread_work *work)
@@ -293,7 +294,9 @@ static void repl_catch_up(struct kthread_work *work)
 		spin_unlock(&repl_behind_lock);
 		if (!group)
 			break;
-		repl_group_each(group->memcg, repl_catch_up_one, group, &wait);
+		repl_group_each(group->memcg, repl_follow, NULL, &wait);
+		if (READ_ONCE(group->over) && !repl_enforce_max(group, &wait))
+			wait.busy = true;
 		if (wait.busy) {
 			repl_group_note(group);
 			again = true;
@@ -368,11 +371,16 @@ void pgtable_repl_css_attach(struct cgroup_taskset *tset)
 	struct task_struct *task;
 	struct repl_group *group;
 
-	if (!READ_ONCE(repl_group_policies))
-		return;
+	bool policies = READ_ONCE(repl_group_policies);
+
 	rcu_read_lock();
 	cgroup_taskset_for_each_leader(task, css, tset) {
-		group = repl_group(mem_cgroup_from_css(css));
+		task_lock(task);
+		if (task->mm && mm_pgtable_repl(task->mm) &&
+		    pgtable_repl_pages(task->mm->pgtable_repl))
+			WRITE_ONCE(task->mm->pgtable_repl->moved, true);
+		task_unlock(task);
+		group = policies ? repl_group(mem_cgroup_from_css(css)) : NULL;
 		if (group)
 			repl_group_behind(group);
 	}
@@ -712,18 +720,6 @@ static int repl_max_show(struct seq_file *m, void *v)
 	return 0;
 }
 
-/* Take copies down while there are too many. */
-static bool repl_drop_excess(struct mm_struct *mm, void *arg,
-			     struct repl_wait *wait)
-{
-	struct repl_group *group = arg;
-
-	if (atomic_long_read(&group->pages) <= READ_ONCE(group->max))
-		return false;
-	pgtable_repl_drop(mm, wait);
-	return true;
-}
-
 /* Make what the limits allow again. */
 static bool repl_refill(struct mm_struct *mm, void *unused,
 			struct repl_wait *wait)
@@ -749,10 +745,10 @@ static ssize_t repl_max_write(struct kernfs_open_file *of, char *buf,
 	WRITE_ONCE(repl_group_limits, true);
 	xchg(&group->max, max);
 	repl_write_begin(of, memcg);
-	repl_subtree_each(memcg, repl_drop_excess, group, &wait);
-	if (wait.busy) {
-		WRITE_ONCE(group->over, true);
-		repl_subtree_behind(memcg);
+	if (!repl_enforce_max(group, &wait)) {
+		repl_group_note(group);
+		pgtable_repl_insist_work(&repl_catch_up_work, REPL_BUSY_DELAY,
+					 false);
 	}
 	/* Of those that are busy it is repaired. */
 	repl_subtree_each(memcg, repl_refill, NULL, &wait);
@@ -848,8 +844,11 @@ void pgtable_repl_css_offline(struct cgroup_subsys_state *css)
 {
 	struct repl_group *group = repl_group(mem_cgroup_from_css(css));
 
-	if (group)
-		repl_group_replace(group, NULL, NULL);
+	if (!group)
+		return;
+	/* What its copies are charged to is its parent's from now on. */
+	WRITE_ONCE(group->max, PAGE_COUNTER_MAX);
+	repl_group_replace(group, NULL, NULL);
 }
 
 /**

@@ -37,6 +37,8 @@ struct mem_cgroup;
  * @dropped: nodes whose tree was taken down to free memory
  * @dropped_at: when, in jiffies
  * @dropped_pages: how many pages that freed
+ * @moved: its process was moved to another memory cgroup, which does not pay for
+ *	the copies that it had
  * @squeeze: the memory cgroup is short of memory: take the copies down
  * @stale: domains have changed since the trees were withdrawn; what is left of
  *	them is taken down first by who next has the lock
@@ -77,6 +79,7 @@ struct pgtable_repl {
 	unsigned long dropped_at;
 	unsigned long dropped_pages;
 	bool squeeze;
+	bool moved;
 	bool lazy;
 	bool stale;
 	unsigned long busy_until;
@@ -213,6 +216,8 @@ bool pgtable_repl_memcg_room(struct mem_cgroup *memcg, unsigned int share,
 bool pgtable_repl_mm_room(struct mm_struct *mm, unsigned int memcg_share,
 			  unsigned long memcg_pages, unsigned int group_share);
 void pgtable_repl_drop(struct mm_struct *mm, struct repl_wait *wait);
+void pgtable_repl_give_back(struct mem_cgroup *memcg, long pages,
+			    struct repl_wait *wait);
 void pgtable_repl_want(int nid, unsigned long pages);
 void pgtable_repl_drop_now(long timeout);
 void pgtable_repl_for_each(bool (*look)(struct pgtable_repl *repl),
@@ -285,13 +290,13 @@ struct page *pgtable_repl_alloc_page(struct mm_struct *mm, unsigned int domain,
 bool pgtable_repl_node_room(struct mm_struct *mm, int nid, unsigned int share);
 void pgtable_repl_account(struct page *page, struct mm_struct *mm, int sign);
 int pgtable_repl_set_reserve(unsigned long pages);
+unsigned long pgtable_repl_reserve_pages(int nid);
+void pgtable_repl_reserve_check(void);
 
 /* Names by value, shared by the files of processes and groups. */
 extern const char * const pgtable_repl_source_names[];
 extern const char * const pgtable_repl_mode_names[];
 
-unsigned long pgtable_repl_reserve_pages(int nid);
-void pgtable_repl_reserve_check(void);
 /* Architecture half: one file each */
 void arch_pgtable_repl_lock(struct mm_struct *mm);		/* tree.c */
 int arch_pgtable_repl_lock_killable(struct mm_struct *mm);

@@ -470,6 +470,9 @@ static bool repl_drop_mm(struct mm_struct *mm, nodemask_t nodes,
 			   before - pgtable_repl_pages(repl));
 		WRITE_ONCE(repl->dropped_at, jiffies);
 		nodes_or(repl->dropped, repl->dropped, nodes);
+		/* What is made from now on, its own group pays for. */
+		if (nodes_subset(repl->policy.nodes, repl->dropped))
+			WRITE_ONCE(repl->moved, false);
 	}
 	WRITE_ONCE(repl->squeeze, false);
 	arch_pgtable_repl_unlock(mm);
@@ -504,6 +507,7 @@ static bool repl_squeezed(struct pgtable_repl *repl, void *unused)
  * @nid: the node that is short of it; or NUMA_NO_NODE
  * @memcg: or the memory cgroup
  * @wanted: pages; of a node, a tree of more is not paid for
+ * @busy: also those whose lock others had a moment ago
  * @min: trees of less are left for later, so that the largest go first
  * @next: the same for the next walk; 0: none is left
  */
@@ -511,6 +515,7 @@ struct repl_pass {
 	int nid;
 	struct mem_cgroup *memcg;
 	long wanted;
+	bool busy;
 	long min, next;
 };
 
@@ -523,7 +528,9 @@ static long repl_pass_pages(struct repl_pass *pass, struct pgtable_repl *repl)
 		return node_isset(pass->nid, repl->dropped) ? 0 :
 		       atomic_long_read(&repl->node_pages[pass->nid]);
 	memcg = pgtable_repl_get_memcg(repl->mm);
-	below = mem_cgroup_is_descendant(memcg, pass->memcg);
+	/* What one that has been moved has may be charged to any. */
+	below = mem_cgroup_is_descendant(memcg, pass->memcg) ||
+		READ_ONCE(repl->moved);
 	mem_cgroup_put(memcg);
 	/* Roots of trees that are gone may still be counted. */
 	return below && !nodes_subset(repl->policy.nodes, repl->dropped) ?
@@ -536,7 +543,8 @@ static bool repl_pass_look(struct pgtable_repl *repl, void *arg)
 	long pages;
 
 	/* One that is exiting gives back everything anyway. */
-	if (repl_busy(repl) || !atomic_read(&repl->mm->mm_users))
+	if ((repl_busy(repl) && !pass->busy) ||
+	    !atomic_read(&repl->mm->mm_users))
 		return false;
 	pages = repl_pass_pages(pass, repl);
 	if (pages <= 0 || (pass->nid != NUMA_NO_NODE && pages > pass->wanted))
@@ -584,6 +592,30 @@ static bool repl_drop_largest(struct repl_pass *pass, struct repl_wait *wait)
 	return dropped;
 }
 
+/**
+ * pgtable_repl_give_back() - take down trees of a memory cgroup
+ * @memcg: the memory cgroup
+ * @pages: how many pages are to go, if they can
+ * @wait: as of pgtable_repl_lock()
+ *
+ * Also of children in fork, which do not belong to the group yet, and of
+ * processes that left copies charged to it when they were moved.
+ */
+void pgtable_repl_give_back(struct mem_cgroup *memcg, long pages,
+			    struct repl_wait *wait)
+{
+	struct repl_pass pass = {
+		.nid = NUMA_NO_NODE,
+		.memcg = memcg,
+		.wanted = pages,
+		.busy = true,
+	};
+
+	if (repl_drop_largest(&pass, wait))
+		queue_delayed_work(system_unbound_wq, &repl_repair_work,
+				   REPL_DROPPED_MIN);
+}
+
 static bool repl_drop_node(int nid, struct repl_wait *wait)
 {
 	atomic_long_t *wanted = &repl_drop_wanted[nid];
@@ -608,7 +640,7 @@ static void repl_drop(struct work_struct *work)
 	struct mm_struct *mm;
 	bool dropped = false;
 	struct repl_wait wait = REPL_WAIT_NONE;
-	struct repl_pass pass;
+	struct repl_pass pass = { .nid = NUMA_NO_NODE };
 	struct repl_walk walk;
 	int nid;
 
@@ -624,7 +656,6 @@ static void repl_drop(struct work_struct *work)
 	}
 	repl_walk_end(&walk);
 
-	pass.nid = NUMA_NO_NODE;
 	while (pgtable_repl_memcg_wants(&pass.memcg, &pass.wanted)) {
 		dropped |= repl_drop_largest(&pass, &wait);
 		mem_cgroup_put(pass.memcg);

@@ -241,20 +241,6 @@ TEST_F(cgroup, fork_at_the_limit)
 	EXPECT_EQ(0, oom_kills());
 }
 
-/* Without replication, in the group: has @len of memory, or is killed. */
-static int fill_the_group(size_t len)
-{
-	char *mem;
-
-	if (repl_set_off() || move(GROUP, getpid()))
-		return 1;
-	mem = mmap(NULL, len, RW, ANON, -1, 0);
-	if (mem == MAP_FAILED)
-		return 2;
-	memset(mem, 1, len);
-	return 0;
-}
-
 /* With copies, in the group, until @hold closes. */
 static void have_copies(int hold[2])
 {
@@ -274,6 +260,40 @@ static void have_copies(int hold[2])
 	if (repl_set_mask(&all) || own_copies() < MANY)
 		_exit(3);
 	_exit(read(hold[0], &byte, 1) ? 4 : 0);
+}
+
+/* A limit holds for what a process has left behind in its old group, too. */
+TEST_F(cgroup, limit_reaches_the_moved)
+{
+	pid_t pid = fork();
+
+	ASSERT_LE(0, pid);
+	if (!pid)
+		have_copies(self->hold);
+	wait_until_it_lives(pid);
+	ASSERT_TRUE(copies_reach(pid, true, MANY));
+	ASSERT_EQ(0, move(ROOT, pid));
+	EXPECT_LE(MANY * (long)PAGE, get_long(GROUP, ".current"));
+	EXPECT_EQ(0, put(GROUP, "memory.pgtable_repl.max", "0"));
+	EXPECT_EQ(0, get_long(GROUP, ".current"));
+	EXPECT_EQ(0, repl_check(pid));
+	/* Where it is now nothing forbids them. */
+	EXPECT_TRUE(copies_reach(pid, true, MANY));
+	EXPECT_EQ(0, get_long(GROUP, ".current"));
+}
+
+/* Without replication, in the group: has @len of memory, or is killed. */
+static int fill_the_group(size_t len)
+{
+	char *mem;
+
+	if (repl_set_off() || move(GROUP, getpid()))
+		return 1;
+	mem = mmap(NULL, len, RW, ANON, -1, 0);
+	if (mem == MAP_FAILED)
+		return 2;
+	memset(mem, 1, len);
+	return 0;
 }
 
 /* What others in the group need, they get before something is killed. */
