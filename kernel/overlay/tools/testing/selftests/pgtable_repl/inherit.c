@@ -203,6 +203,11 @@ TEST_F(inherit, exec_that_gains_rights)
 	EXPECT_EQ(0, saw & (SAW_INHERITED | SAW_DIRT | SAW_NOTHING));
 	if (repl_read_long("/proc/sys/vm/pgtable_repl_mode") < 3)
 		EXPECT_EQ(0, saw);
+
+	/* Nor for one that he may not read, and so not trace. */
+	EXPECT_EQ(0, chmod(path, 0711));
+	saw = nobody_executes(path, &self->nodes, self->list);
+	EXPECT_EQ(0, saw & (SAW_INHERITED | SAW_NOTHING));
 	EXPECT_EQ(0, umount(dir));
 	EXPECT_EQ(0, rmdir(dir));
 }
