@@ -25,6 +25,7 @@
 #include <linux/rcupdate.h>
 #include <linux/rwsem.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/sysctl.h>
 #include <linux/topology.h>
@@ -173,7 +174,7 @@ void pgtable_repl_settle(struct mm_struct *mm)
 	WRITE_ONCE(repl->stale, false);
 	repl_domains_all(&domains);
 	arch_pgtable_repl_del(mm, &domains, &pages);
-	arch_pgtable_repl_free_pages(&pages);
+	arch_pgtable_repl_free_pages_later(&pages);
 }
 
 /**
@@ -478,7 +479,8 @@ static void repl_build_anew(struct mm_struct *mm, struct repl_wait *wait)
 	nodemask_t nodes;
 	int nid;
 
-	if (pgtable_repl_lock(mm, wait)) {
+	/* Who is killed leaves it to the worker, as do those that are busy. */
+	if (fatal_signal_pending(current) || pgtable_repl_lock(mm, wait)) {
 		pgtable_repl_get(mm, &policy);
 		for_each_node_mask(nid, policy.nodes)
 			pgtable_repl_lacks(repl, nid);

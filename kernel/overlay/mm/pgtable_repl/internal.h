@@ -309,6 +309,7 @@ void arch_pgtable_repl_add(struct mm_struct *mm,		/* build.c */
 			   const nodemask_t *domains);
 void arch_pgtable_repl_new(struct mm_struct *mm, const nodemask_t *domains);
 void arch_pgtable_repl_free_pages(struct list_head *pages);
+void arch_pgtable_repl_free_pages_later(struct list_head *pages);
 bool arch_pgtable_repl_supported(void);
 void arch_pgtable_repl_key_set(bool lazy, bool on);
 const struct cpumask *arch_pgtable_repl_llc(int cpu);

@@ -174,6 +174,30 @@ void __pgtable_repl_free_tlb(struct mmu_gather *tlb, struct ptdesc *table)
 	}
 }
 
+static void repl_free_order_rcu(struct rcu_head *head)
+{
+	struct page *page = ptdesc_page(container_of(head, struct ptdesc,
+						     pt_rcu_head));
+
+	__free_pages(page, page->index);
+}
+
+/**
+ * arch_pgtable_repl_free_pages_later() - the same without sleeping
+ * @pages: as of arch_pgtable_repl_free_pages()
+ *
+ * For who holds locks that others wait for.
+ */
+void arch_pgtable_repl_free_pages_later(struct list_head *pages)
+{
+	struct page *page, *next;
+
+	list_for_each_entry_safe(page, next, pages, lru) {
+		list_del(&page->lru);
+		call_rcu(&page_ptdesc(page)->pt_rcu_head, repl_free_order_rcu);
+	}
+}
+
 /**
  * arch_pgtable_repl_free_pages() - free pages of domain trees taken down
  * @pages: order-0 pages and roots, by page->lru; every CPU has left the trees
