@@ -819,10 +819,10 @@ static int __init repl_shrinker_init(void)
 {
 	struct shrinker *shrinker;
 
-	/* In order: repl_drop() is not to run twice at the same time. */
-	repl_drop_wq = alloc_ordered_workqueue("pgtable_repl", WQ_MEM_RECLAIM);
-	if (!repl_drop_wq)
-		panic("no work queue for page-table replication");
+	/* Without a thread of its own it gives back when it gets one. */
+	repl_drop_wq = alloc_workqueue("pgtable_repl",
+				       WQ_MEM_RECLAIM | WQ_UNBOUND, 0) ?:
+		       system_unbound_wq;
 	register_oom_notifier(&repl_oom_notifier);
 	shrinker = shrinker_alloc(SHRINKER_NUMA_AWARE, "pgtable_repl");
 	if (!shrinker)
