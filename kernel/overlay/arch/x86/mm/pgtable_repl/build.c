@@ -235,7 +235,7 @@ static unsigned long repl_count_pmd_tables(struct ptdesc *table,
 
 /*
  * How many threads may work for an address space, whose time nobody pays for: as
- * many CPUs as cpu.max lets the process have.
+ * many CPUs as cpu.max, the cpuset and its affinity let the process have.
  */
 static unsigned int repl_threads_max(struct mm_struct *mm)
 {
@@ -252,8 +252,10 @@ static unsigned int repl_threads_max(struct mm_struct *mm)
 	if (!mem_cgroup_disabled())
 		task = rcu_dereference(mm->owner) ?: current;
 #endif
-	max = min3(pgtable_repl_cpu_quota(task), num_online_cpus(),
+	/* One word after the other, a change of it is seen in part at worst. */
+	max = min3(pgtable_repl_cpu_quota(task), cpumask_weight(task->cpus_ptr),
 		   (unsigned int)REPL_THREADS_MAX);
+	max = min(max, num_online_cpus());
 	rcu_read_unlock();
 	return max;
 }

@@ -382,9 +382,12 @@ static int threads_help(void)
 /* In the group: 0, or the number of the step that went wrong. */
 static int copies_within_the_quota(void)
 {
+	cpu_set_t cpus;
 	char *mem;
 	int i;
 
+	if (sched_getaffinity(0, sizeof(cpus), &cpus))
+		return 7;
 	if (repl_set_off() || repl_pin(repl_topo.cpu[0]))
 		return 1;
 	mem = repl_mmap_aligned(LARGE * PMD_SIZE, PMD_SIZE, RW,
@@ -393,7 +396,10 @@ static int copies_within_the_quota(void)
 		return 2;
 	for (i = 0; i < LARGE; i++)
 		repl_load(mem + i * PMD_SIZE);
-	if (move(GROUP, getpid()) || threads_help() != 1)
+	/* Pinned to one CPU, then on all. */
+	if (move(GROUP, getpid()) || threads_help() != 0)
+		return 6;
+	if (sched_setaffinity(0, sizeof(cpus), &cpus) || threads_help() != 1)
 		return 3;
 	if (put(GROUP, "cpu.max", "90000 100000") || threads_help() != 0)
 		return 4;
