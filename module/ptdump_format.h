@@ -158,6 +158,11 @@ struct ptdump_header {
 
 /* The kernel was built with CONFIG_PGTABLE_REPL. */
 #define PTDUMP_HEADER_REPL	0x1
+/*
+ * Read from outside of the kernel, by BPF: kinds of entries are coarser, and
+ * there are no domains.  Minor version 1; the module never sets it.
+ */
+#define PTDUMP_HEADER_OUTSIDE	0x2
 
 enum ptdump_record {
 	PTDUMP_REC_NODE		= 1,
@@ -174,6 +179,11 @@ enum ptdump_record {
 #define PTDUMP_TABLE_REPLICA	0x1
 /* The entries equal the canonical table's; no runs follow. */
 #define PTDUMP_TABLE_SAME	0x2
+/*
+ * The entries were not read; no runs follow.  Minor version 1; the module never
+ * sets it.
+ */
+#define PTDUMP_TABLE_UNREAD	0x4
 
 /* What an entry is; the low three bits of its flags. */
 enum ptdump_kind {

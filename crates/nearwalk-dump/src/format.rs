@@ -9,7 +9,7 @@ pub const DEVICE: &str = "nearwalk_ptdump";
 /// version, whatever their minor version.
 pub const MAJOR: u16 = 1;
 /// Minor version that this crate knows all additions of.
-pub const MINOR: u16 = 0;
+pub const MINOR: u16 = 1;
 
 pub(crate) const MAGIC: [u8; 8] = *b"\x89PTDUMP\n";
 pub(crate) const BYTE_ORDER: u32 = 0x0102_0304;
@@ -26,6 +26,7 @@ pub const ENTRIES: u16 = 1 << INDEX_BITS;
 pub const MAX_LEAF_LEVEL: u8 = 3;
 
 pub(crate) const HEADER_REPL: u32 = 0x1;
+pub(crate) const HEADER_OUTSIDE: u32 = 0x2;
 
 pub(crate) const REC_NODE: u8 = 1;
 pub(crate) const REC_DOMAIN: u8 = 2;
@@ -38,6 +39,7 @@ pub(crate) const NODE_MEMORY: u64 = 0x4;
 
 pub(crate) const TABLE_REPLICA: u64 = 0x1;
 pub(crate) const TABLE_SAME: u64 = 0x2;
+pub(crate) const TABLE_UNREAD: u64 = 0x4;
 
 pub(crate) const KIND_MASK: u64 = 0x07;
 /// Greatest flags of an entry that are defined.

@@ -187,7 +187,7 @@ fn other_files_and_versions_are_told_apart() {
     later[12] = 2;
     assert_eq!(
         error(&later),
-        "the dump has format version 2.0, this program reads 1.x: \
+        "the dump has format version 2.1, this program reads 1.x: \
          build the module and nearwalk from the same source"
     );
 

@@ -9,6 +9,7 @@
 
 use super::tally::leaf_bytes;
 use super::{Tally, ViewTally};
+use crate::format;
 use crate::stream::View;
 
 /// Leaf entries, and the bytes that they map.
@@ -38,6 +39,9 @@ pub struct Viewpoint {
     /// Leaf entries of the canonical tree that this tree has not got: a walk
     /// there ends in a fault that fills them in.
     pub absent: Leaves,
+    /// Entries of some tables were not read: these count as all that they could
+    /// map, and their entries are not known.
+    pub unread: bool,
 }
 
 impl Viewpoint {
@@ -49,6 +53,9 @@ impl Viewpoint {
 
     /// Share of the leaf entries that are remote.
     pub fn remote_by_entries(&self) -> Option<f64> {
+        if self.unread {
+            return None;
+        }
         fraction(self.remote.entries, self.local.entries)
     }
 }
@@ -102,6 +109,7 @@ fn viewpoint(
         local: Leaves::default(),
         remote: Leaves::default(),
         absent: Leaves::default(),
+        unread: false,
     };
     for (&level, tally) in &tree.levels {
         for (at, &entries) in tally.leaves.iter().enumerate() {
@@ -111,6 +119,8 @@ fn viewpoint(
                 &mut point.remote
             };
             side.add(entries, level);
+            side.bytes += tally.unread[at] * format::table_size(level);
+            point.unread |= tally.unread[at] > 0;
         }
     }
     for (&level, tally) in &canonical.levels {

@@ -24,6 +24,8 @@ pub struct LevelTally {
     pub points: Vec<Vec<u64>>,
     /// Valid entries that are leaves.
     pub leaves: Vec<u64>,
+    /// Tables whose entries were not read.
+    pub unread: Vec<u64>,
 }
 
 impl LevelTally {
@@ -33,6 +35,7 @@ impl LevelTally {
             replicas: vec![0; slots],
             points: vec![vec![0; slots]; slots],
             leaves: vec![0; slots],
+            unread: vec![0; slots],
         }
     }
 
@@ -140,6 +143,16 @@ impl Tally {
         self.views.get(&View::Canonical)
     }
 
+    /// Tables of the canonical tree whose entries were not read.
+    pub fn unread(&self) -> u64 {
+        let levels = self.canonical().map(|view| view.levels.values());
+        levels
+            .into_iter()
+            .flatten()
+            .flat_map(|level| &level.unread)
+            .sum()
+    }
+
     /// Domains that have a tree of their own, with it.
     pub fn domain_trees(&self) -> impl Iterator<Item = (DomainInfo, &ViewTally)> {
         self.domains.iter().filter_map(|&info| {
@@ -201,6 +214,7 @@ impl Builder {
         let slot = self.nodes.slot(head.node);
         level.tables[slot] += 1;
         level.replicas[slot] += u64::from(head.replica);
+        level.unread[slot] += u64::from(head.unread);
 
         let pages = self.pages.get_or_insert_with(|| Pages::new(slots));
         for run in table.runs {

@@ -125,6 +125,9 @@ fn level_cells(
             let Some(l) = at(level) else {
                 return format!("{:>tables$}", 0);
             };
+            if l.unread[slot] > 0 {
+                return format!("{:>tables$} -", count(l.tables[slot], style));
+            }
             let numbers = bracket(&points(l), entries, BRACKET_LINE, style);
             let indent = format!("\n{}", " ".repeat(tables + 1));
             format!(
@@ -139,6 +142,12 @@ fn level_cells(
 
 fn pages(tally: &Tally, style: Style, out: &mut String) {
     out.push_str("Pages mapped\n");
+    if tally.unread() > 0 {
+        let unread = count(tally.unread(), style);
+        out.push_str(&format!(
+            "without those of {unread} tables that were not read\n"
+        ));
+    }
     let shown = tally.shown_slots();
     let heads = shown.iter().map(|&slot| node_head(tally, slot)).collect();
     let mut grid = Grid::new(heads, Align::Right).with_total("all");

@@ -369,20 +369,26 @@ struct Point {
     remote: LeafCount,
     absent: LeafCount,
     remote_by_memory: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remote_by_cover: Option<f64>,
     remote_by_entries: Option<f64>,
 }
 
 #[derive(Serialize)]
 struct LeafCount {
-    entries: u64,
-    bytes: u64,
+    entries: Option<u64>,
+    bytes: Option<u64>,
+    /// Of address space, where entries were not read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_covered: Option<u64>,
 }
 
-impl From<Leaves> for LeafCount {
-    fn from(leaves: Leaves) -> Self {
+impl LeafCount {
+    fn new(leaves: Leaves, unread: bool) -> Self {
         LeafCount {
-            entries: leaves.entries,
-            bytes: leaves.bytes,
+            entries: (!unread).then_some(leaves.entries),
+            bytes: (!unread).then_some(leaves.bytes),
+            bytes_covered: unread.then_some(leaves.bytes),
         }
     }
 }
@@ -392,10 +398,11 @@ impl Point {
         Point {
             node: point.node,
             tree: point.tree.into(),
-            local: point.local.into(),
-            remote: point.remote.into(),
-            absent: point.absent.into(),
-            remote_by_memory: point.remote_by_memory(),
+            local: LeafCount::new(point.local, point.unread),
+            remote: LeafCount::new(point.remote, point.unread),
+            absent: LeafCount::new(point.absent, point.unread),
+            remote_by_memory: point.remote_by_memory().filter(|_| !point.unread),
+            remote_by_cover: point.remote_by_memory().filter(|_| point.unread),
             remote_by_entries: point.remote_by_entries(),
         }
     }

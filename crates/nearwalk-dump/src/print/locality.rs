@@ -17,10 +17,14 @@ pub fn locality(tally: &Tally, style: Style) -> String {
     if !tally.end.complete {
         out.push_str("the process exited while it was read: the counts are not complete\n");
     }
-    out.push_str(
-        "\nLeaf PTEs that a walk from each node finds local (\u{2588}) and remote (\u{2591}), \
-         by the memory they map\n\n",
-    );
+    let (what, by) = match tally.unread() {
+        0 => ("Leaf PTEs", "memory they map"),
+        _ => ("Leaf tables", "address space they cover"),
+    };
+    out.push_str(&format!(
+        "\n{what} that a walk from each node finds local (\u{2588}) and remote (\u{2591}), \
+         by the {by}\n\n",
+    ));
     let points = viewpoints(tally);
     let names: Vec<String> = points.iter().map(name).collect();
     let memory: Vec<String> = points.iter().map(|p| memory(p, style)).collect();
@@ -34,6 +38,26 @@ pub fn locality(tally: &Tally, style: Style) -> String {
             percent(remote.map(|r| 1.0 - r), style),
             percent(remote, style),
             entries(point, style),
+        ));
+    }
+    out
+}
+
+/// A line for each process: its tables, and what is remote from each node.
+pub fn processes(tallies: &[Tally], style: Style) -> String {
+    let mut out = String::from("    PID  TABLES  remote from each node with CPUs\n");
+    for tally in tallies {
+        let tables = tally.canonical().map_or(0, |view| view.tables().0);
+        let remote: Vec<String> = viewpoints(tally)
+            .iter()
+            .map(|point| format!("{:>5}", percent(point.remote_by_memory(), style)))
+            .collect();
+        out.push_str(&format!(
+            "{:>7}  {:>6}  {}  {}\n",
+            tally.header.pid,
+            bytes(tables << 12, style),
+            remote.join(" "),
+            tally.header.comm
         ));
     }
     out
@@ -55,6 +79,9 @@ fn memory(point: &Viewpoint, style: Style) -> String {
 }
 
 fn entries(point: &Viewpoint, style: Style) -> String {
+    if point.unread {
+        return "PTEs -".into();
+    }
     let mut text = format!(
         "{} of {} PTEs, {}",
         count(point.remote.entries, style),

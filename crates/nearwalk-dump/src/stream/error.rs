@@ -71,6 +71,8 @@ pub enum Problem {
     CanonicalCopy,
     #[error("a table that is marked as equal has entries of its own")]
     SameWithEntries,
+    #[error("a table whose entries were not read has some")]
+    UnreadWithEntries,
     #[error("an entry of kind {kind} at level {level}")]
     KindAtLevel { kind: u64, level: u8 },
     #[error("the first run of a table states no flags")]

@@ -88,9 +88,12 @@ fn parse_header(fixed: &[u8; format::HEADER_SIZE]) -> Result<Header, StreamError
     let domains = (0..=format::MAX_DOMAINS.into(), "0 to 4096");
     in_range("number of domains", nr_domains.into(), domains)?;
 
+    let flags = u32::from_le_bytes(field(fixed, 24));
+
     Ok(Header {
         version,
-        replication: u32::from_le_bytes(field(fixed, 24)) & format::HEADER_REPL != 0,
+        replication: flags & format::HEADER_REPL != 0,
+        outside: flags & format::HEADER_OUTSIDE != 0,
         levels: fixed[30],
         nr_nodes,
         nr_domains,

@@ -25,6 +25,9 @@ pub struct Header {
     pub version: (u16, u16),
     /// The kernel was built with page-table replication.
     pub replication: bool,
+    /// Read from outside of the kernel: some kinds of entries are coarser, and
+    /// domain trees are left out.
+    pub outside: bool,
     /// Levels of the page tables: 4 or 5.
     pub levels: u8,
     /// Node ids are below this.
@@ -202,6 +205,8 @@ pub struct TableHead {
     /// The entries equal the canonical table's, accessed and dirty bits
     /// apart.
     pub same: bool,
+    /// Its entries were not read.
+    pub unread: bool,
 }
 
 impl TableHead {
@@ -212,7 +217,7 @@ impl TableHead {
 }
 
 /// A table with its entries, empty ones left out. `runs` is ordered by
-/// index. Those of a table whose head says `same` are the canonical table's.
+/// index, and empty if they were not read. Those of a table whose head says `same` are the canonical table's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Table<'a> {
     pub head: TableHead,

@@ -262,6 +262,9 @@ impl<R: Read> Reader<R> {
             let root = head.level == self.header.levels;
             let max = format::ENTRIES >> u32::from(root);
             parse_runs(&mut fields, head.level, max, &self.known_nodes, runs)?;
+            if head.unread && !runs.is_empty() {
+                return Err(Problem::UnreadWithEntries);
+            }
         } else if !fields.is_empty() {
             return Err(Problem::SameWithEntries);
         }
@@ -326,6 +329,7 @@ fn table_head(
     if view == View::Canonical && (replica || same) {
         return Err(Problem::CanonicalCopy);
     }
+    let unread = flags & format::TABLE_UNREAD != 0;
     Ok(TableHead {
         level,
         view,
@@ -334,6 +338,7 @@ fn table_head(
         node,
         replica,
         same,
+        unread,
     })
 }
 

@@ -12,6 +12,7 @@ use crate::format;
 /// the module joins adjacent entries first.
 pub struct Writer {
     out: Vec<u8>,
+    payload: Vec<u8>,
     tables: u64,
 }
 
@@ -24,11 +25,13 @@ impl Writer {
         out.extend(header.version.1.to_le_bytes());
         out.extend((format::HEADER_SIZE as u32).to_le_bytes());
         out.extend(format::MAX_PAYLOAD.to_le_bytes());
-        let flags = if header.replication {
-            format::HEADER_REPL
-        } else {
-            0
-        };
+        let mut flags = 0;
+        if header.replication {
+            flags |= format::HEADER_REPL;
+        }
+        if header.outside {
+            flags |= format::HEADER_OUTSIDE;
+        }
         out.extend(flags.to_le_bytes());
         out.extend([format::PAGE_SHIFT as u8, format::INDEX_BITS as u8]);
         out.extend([header.levels, 0]);
@@ -41,7 +44,11 @@ impl Writer {
         put_text(&mut out, &header.comm, 16);
         put_text(&mut out, &header.release, 64);
         debug_assert_eq!(out.len(), format::HEADER_SIZE);
-        Writer { out, tables: 0 }
+        Writer {
+            out,
+            payload: Vec::new(),
+            tables: 0,
+        }
     }
 
     pub fn node(&mut self, info: NodeInfo) {
@@ -78,11 +85,15 @@ impl Writer {
         if head.same {
             flags |= format::TABLE_SAME;
         }
+        if head.unread {
+            flags |= format::TABLE_UNREAD;
+        }
         let view = match head.view {
             View::Canonical => 0,
             View::Domain(domain) => u64::from(domain) + 1,
         };
-        let mut payload = Vec::new();
+        let mut payload = std::mem::take(&mut self.payload);
+        payload.clear();
         put_varint(&mut payload, head.level.into());
         put_varint(&mut payload, flags);
         put_varint(&mut payload, view);
@@ -93,11 +104,18 @@ impl Writer {
             put_runs(&mut payload, head.level, table.runs);
         }
         self.record(format::REC_TABLE, &payload);
+        self.payload = payload;
         self.tables += 1;
     }
 
     /// Ends the snapshot and returns it; counts the tables itself.
     pub fn end(mut self, end: End) -> Vec<u8> {
+        self.put_end(end);
+        self.out
+    }
+
+    /// Ends the snapshot; what was not drained is still to be.
+    pub fn put_end(&mut self, end: End) {
         let status = if end.complete {
             format::END_COMPLETE
         } else {
@@ -108,7 +126,17 @@ impl Writer {
             put_varint(&mut payload, value);
         }
         self.record(format::REC_END, &payload);
-        self.out
+    }
+
+    /// What was written since the last call, into `to`.
+    pub fn drain(&mut self, to: &mut Vec<u8>) {
+        to.clear();
+        std::mem::swap(to, &mut self.out);
+    }
+
+    /// Bytes that were not drained.
+    pub fn waiting(&self) -> usize {
+        self.out.len()
     }
 
     /// Writes any record, also one that readers do not know.

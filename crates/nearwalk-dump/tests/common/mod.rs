@@ -33,6 +33,7 @@ impl Sample {
         Sample {
             header: Header {
                 version: (format::MAJOR, format::MINOR),
+                outside: false,
                 replication: false,
                 levels: 4,
                 nr_nodes: nodes,
@@ -116,6 +117,7 @@ impl Sample {
             node: Some(node),
             replica,
             same,
+            unread: false,
         };
         self.tables.push((head, runs));
         self

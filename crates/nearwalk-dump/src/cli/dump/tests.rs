@@ -45,6 +45,7 @@ impl Clock for Fake {
 fn stream(start_time_ns: u64) -> Vec<u8> {
     let mut writer = Writer::new(&Header {
         version: (1, 0),
+        outside: false,
         replication: false,
         levels: 4,
         nr_nodes: 1,
@@ -69,6 +70,7 @@ fn stream(start_time_ns: u64) -> Vec<u8> {
         frame: 9,
         node: Some(0),
         replica: false,
+        unread: false,
         same: false,
     };
     let run = Run {
