@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The running kernel, asked through the program in `bpf/walk.bpf.c`.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
+
+use libbpf_rs::libbpf_sys as sys;
+use libbpf_rs::{MapCore, Object, ObjectBuilder};
+
+use crate::entry;
+use crate::map::Map;
+use crate::refusal::{Refusal, refusal};
+use crate::tables::{ASKS, Ask, ENTRIES, State, Table, Tables, Vma};
+
+/// Built from `bpf/walk.bpf.c` by `bpf/build.sh`. It is kept in the sources, so
+/// that building needs no clang; a test builds it again and compares.
+const PROGRAM: &[u8] = include_bytes!("../bpf/walk.bpf.o");
+
+/// How long mmap_lock may be held at once.
+const BUDGET_NS: u64 = 100_000;
+
+/// `struct mailbox` of `bpf/walk.h`.
+#[repr(C)]
+struct Mailbox {
+    base: u64,
+    mask: u64,
+    cursor: u64,
+    budget_ns: u64,
+    levels: u32,
+    nr: u32,
+    next: u32,
+    nr_vmas: u32,
+    began: u64,
+    seen: u64,
+    pgd: u64,
+    vdso: u64,
+    start_boottime: u64,
+    ask: [Question; ASKS],
+    vma: [Mapping; VMAS],
+    page: [Table; ASKS],
+}
+
+const VMAS: usize = 1024;
+
+#[repr(C)]
+struct Question {
+    from: u64,
+    to: u64,
+    level: u32,
+    state: u32,
+    table: u64,
+}
+
+#[repr(C)]
+struct Mapping {
+    start: u64,
+    end: u64,
+    flags: u64,
+}
+
+/// The mailbox, mapped. The kernel writes to it in our own read() only, during
+/// which nothing is borrowed from here.
+struct Shared(*mut Mailbox);
+
+impl Shared {
+    fn map(map: &impl MapCore) -> io::Result<Self> {
+        if map.value_size() as usize != size_of::<Mailbox>() {
+            return Err(io::Error::other("walk.bpf.o is of another source"));
+        }
+        // SAFETY: a new mapping, as long as the map's only value.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                size_of::<Mailbox>(),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                map.as_fd().as_raw_fd(),
+                0,
+            )
+        };
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Shared(at.cast()))
+    }
+
+    fn get(&self) -> &Mailbox {
+        // SAFETY: mapped until self is dropped; any bytes are a Mailbox.
+        unsafe { &*self.0 }
+    }
+
+    fn get_mut(&mut self) -> &mut Mailbox {
+        // SAFETY: as above, and self is borrowed as long.
+        unsafe { &mut *self.0 }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: this is what map() made.
+        unsafe { libc::munmap(self.0.cast(), size_of::<Mailbox>()) };
+    }
+}
+
+/// The kernel, with the program loaded.
+pub struct Kernel {
+    object: Object,
+    shared: Shared,
+}
+
+impl Kernel {
+    /// Loads the program.
+    ///
+    /// # Errors
+    /// Where the kernel or the user's rights do not suffice, with what is missing.
+    pub fn load() -> Result<Self, Refusal> {
+        if let Some(reason) = refusal(Path::new("/")) {
+            return Err(reason);
+        }
+        libbpf_rs::set_print(None);
+        let failed = |error: &dyn std::fmt::Display| Refusal::Load {
+            reason: error.to_string(),
+        };
+        let object = ObjectBuilder::default()
+            .open_memory(PROGRAM)
+            .and_then(|open| open.load())
+            .map_err(|e| failed(&format!("{e:#}")))?;
+        let shared = object
+            .maps()
+            .find(|map| map.name() == "mailbox")
+            .ok_or_else(|| io::Error::other("walk.bpf.o has no mailbox"))
+            .and_then(|map| Shared::map(&map))
+            .map_err(|e| failed(&e))?;
+        Ok(Kernel { object, shared })
+    }
+
+    /// The tables of the process that a thread belongs to; `None` if there is no
+    /// such thread, or if it has no memory of its own.
+    pub fn process(&mut self, tid: i32) -> io::Result<Option<Process<'_>>> {
+        let program = self.object.progs().next();
+        let program = program.ok_or_else(|| io::Error::other("walk.bpf.o has no program"))?;
+        let link = match link(program.as_fd().as_raw_fd(), tid) {
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
+            link => link?,
+        };
+        let (tables, scout) = (iterator(&link)?, iterator(&link)?);
+        let mut process = Process {
+            kernel: self,
+            tables,
+            scout,
+            root: 0,
+            ended: false,
+            lost: false,
+            scout_ended: false,
+            first: None,
+            stretches: 0,
+        };
+        process.kernel.shared.get_mut().seen = 0;
+        process.first = Some(process.scout()?);
+        let shared = process.kernel.shared.get();
+        process.root = shared.pgd;
+        Ok((shared.seen > 0).then_some(process))
+    }
+}
+
+/// The tables of a process. It is not kept alive.
+pub struct Process<'k> {
+    kernel: &'k mut Kernel,
+    tables: File,
+    scout: File,
+    root: u64,
+    ended: bool,
+    lost: bool,
+    scout_ended: bool,
+    /// The first mappings, which were listed when it was opened.
+    first: Option<Vec<Vma>>,
+    stretches: u64,
+}
+
+impl Process<'_> {
+    /// Nanoseconds from the boot to the start of the process.
+    pub fn start_boottime(&self) -> u64 {
+        self.kernel.shared.get().start_boottime
+    }
+
+    /// Where its vdso is, 0 without.
+    pub fn vdso(&self) -> u64 {
+        self.kernel.shared.get().vdso
+    }
+
+    /// How often mmap_lock was taken.
+    pub fn stretches(&self) -> u64 {
+        self.stretches
+    }
+
+    /// It has executed another program meanwhile, or its number is another's:
+    /// what was asked last is unknown.
+    pub fn is_lost(&self) -> bool {
+        self.lost
+    }
+
+    fn scout(&mut self) -> io::Result<Vec<Vma>> {
+        if self.scout_ended {
+            return Ok(Vec::new());
+        }
+        let shared = self.kernel.shared.get_mut();
+        shared.nr = 0;
+        shared.nr_vmas = 0;
+        shared.cursor = 0;
+        shared.budget_ns = BUDGET_NS;
+        shared.began = 0;
+        self.scout_ended = !read(&mut self.scout)?;
+        self.stretches += 1;
+        let shared = self.kernel.shared.get();
+        let listed = &shared.vma[..(shared.nr_vmas as usize).min(VMAS)];
+        Ok(listed
+            .iter()
+            .map(|vma| Vma {
+                start: vma.start,
+                end: vma.end,
+                flags: vma.flags,
+            })
+            .collect())
+    }
+}
+
+impl Tables for Process<'_> {
+    fn root(&self) -> u64 {
+        self.root
+    }
+
+    fn set_map(&mut self, map: Map) {
+        let shared = self.kernel.shared.get_mut();
+        shared.base = map.base;
+        shared.mask = map.mask;
+        shared.levels = map.levels.into();
+    }
+
+    fn ask(&mut self, asks: &mut [Ask]) -> io::Result<()> {
+        let shared = self.kernel.shared.get_mut();
+        for (question, ask) in shared.ask.iter_mut().zip(asks.iter()) {
+            *question = Question {
+                from: ask.from,
+                to: ask.to,
+                level: ask.level.into(),
+                state: 0,
+                table: 0,
+            };
+        }
+        shared.nr = asks.len() as u32;
+        shared.next = 0;
+        shared.budget_ns = BUDGET_NS;
+        shared.cursor = match asks.first() {
+            Some(ask) if ask.level > 0 => ask.from,
+            _ => 0,
+        };
+        while !self.ended && (self.kernel.shared.get().next as usize) < asks.len() {
+            self.kernel.shared.get_mut().began = 0;
+            // A read after the one that found the end would start over.
+            self.ended = !read(&mut self.tables)?;
+            self.stretches += 1;
+            if !self.ended && self.kernel.shared.get().pgd != self.root {
+                self.ended = true;
+                self.lost = true;
+            }
+        }
+        for (question, ask) in self.kernel.shared.get().ask.iter().zip(asks) {
+            ask.table = question.table;
+            ask.state = match question.state {
+                _ if self.lost => State::Empty,
+                1 => State::Read,
+                3 => State::Fault,
+                _ => State::Empty,
+            };
+        }
+        Ok(())
+    }
+
+    fn page(&self, index: usize) -> &Table {
+        &self.kernel.shared.get().page[index]
+    }
+
+    fn vmas(&mut self) -> io::Result<Vec<Vma>> {
+        match self.first.take() {
+            Some(first) => Ok(first),
+            None => self.scout(),
+        }
+    }
+}
+
+/// A huge zero page of our own: only the frame tells it from other memory.
+pub struct HugeZero {
+    at: *mut libc::c_void,
+    /// Its physical address.
+    pub frame: u64,
+}
+
+const HUGE: usize = 2 << 20;
+
+impl HugeZero {
+    /// Maps one; it lies there until this is dropped. `None` where the kernel
+    /// gives no such page.
+    pub fn map(kernel: &mut Kernel, map: Map) -> io::Result<Option<Self>> {
+        // SAFETY: a new mapping, which nothing else uses; all of the byte that is
+        // read lies in it.
+        let at = unsafe {
+            let (prot, flags) = (
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            );
+            let at = libc::mmap(std::ptr::null_mut(), 2 * HUGE, prot, flags, -1, 0);
+            if at == libc::MAP_FAILED {
+                return Ok(None);
+            }
+            libc::madvise(at, 2 * HUGE, libc::MADV_HUGEPAGE);
+            at
+        };
+        let mut zero = HugeZero { at, frame: 0 };
+        let inside = at.addr().next_multiple_of(HUGE);
+        // SAFETY: as above.
+        unsafe { at.cast::<u8>().add(inside - at.addr()).read_volatile() };
+
+        let Some(mut own) = kernel.process(std::process::id() as i32)? else {
+            return Ok(None);
+        };
+        own.set_map(map);
+        let table = inside as u64 & !(entry::size(3) - 1);
+        let mut ask = [Ask::table(2, table)];
+        own.ask(&mut ask)?;
+        let found = own.page(0)[inside / HUGE % ENTRIES];
+        let is_huge = entry::is_present(found, 2) && entry::is_leaf(found, 2);
+        if ask[0].state != State::Read || !is_huge || found & entry::WRITE != 0 {
+            return Ok(None);
+        }
+        zero.frame = entry::address(found, 2, map.mask);
+        Ok(Some(zero))
+    }
+}
+
+impl Drop for HugeZero {
+    fn drop(&mut self) {
+        // SAFETY: this is what map() made.
+        unsafe { libc::munmap(self.at, 2 * HUGE) };
+    }
+}
+
+/// Has the program run over mappings until it wants no more. False at the end.
+fn read(iterator: &mut File) -> io::Result<bool> {
+    loop {
+        match iterator.read(&mut [0; 64]) {
+            Ok(0) => return Ok(false),
+            Ok(_) => {}
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(true),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// Links the program to the iterator over one thread's mappings: libbpf-rs
+/// cannot name a thread.
+fn link(program: i32, tid: i32) -> io::Result<OwnedFd> {
+    let mut info = sys::bpf_iter_link_info {
+        task: sys::bpf_iter_link_info__bindgen_ty_3 {
+            tid: tid as u32,
+            ..Default::default()
+        },
+    };
+    let options = sys::bpf_link_create_opts {
+        sz: size_of::<sys::bpf_link_create_opts>() as _,
+        iter_info: &raw mut info,
+        iter_info_len: size_of::<sys::bpf_iter_link_info>() as u32,
+        ..Default::default()
+    };
+    // SAFETY: options, and what they point to, outlive the call.
+    owned(unsafe { sys::bpf_link_create(program, 0, sys::BPF_TRACE_ITER, &raw const options) })
+}
+
+fn iterator(link: &OwnedFd) -> io::Result<File> {
+    // SAFETY: it takes a descriptor, which `link` keeps open.
+    owned(unsafe { sys::bpf_iter_create(link.as_raw_fd()) }).map(File::from)
+}
+
+fn owned(fd: i32) -> io::Result<OwnedFd> {
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(-fd));
+    }
+    // SAFETY: the kernel has just made it, for nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
