@@ -107,6 +107,10 @@ impl System for Fake {
         self.modprobe.clone()
     }
 
+    fn has_replication(&self) -> bool {
+        false
+    }
+
     fn build_roots(&self) -> Vec<PathBuf> {
         vec!["/src/target".into(), "/src".into()]
     }
@@ -281,7 +285,10 @@ fn errors_of_a_process_are_told_apart() {
         Ok(_) => panic!("snapshot"),
         Err(error) => error.to_string(),
     };
-    assert_eq!(error(99), "no process 99");
+    assert_eq!(
+        error(99),
+        "no process 99: it has exited, or is of a PID namespace that cannot be seen from here"
+    );
     assert!(error(2).contains("kernel thread"));
     assert!(error(3).contains("needs root"));
 }

@@ -15,7 +15,7 @@ use super::output::{self, Output};
 use super::snapshots::{Process, Saved, Snapshots, next_tally, read_next};
 use crate::analysis::diff::{Diff, diff};
 use crate::analysis::{SharedTable, Tally};
-use crate::live::{Linux, Live};
+use crate::live::{ReaderKind, Source};
 use crate::print;
 use crate::stream::{Header, Reader};
 
@@ -29,7 +29,9 @@ const LISTED: usize = 32 << 10;
 /// mapped pages by kind, size and node; then the trees of each domain, where
 /// page tables are replicated, and how many domains share a page-table page.
 ///
-/// Needs root. Loads the module nearwalk_ptdump when it is not loaded.
+/// Needs Linux 6.1 or newer with BTF, and root or CAP_BPF and CAP_PERFMON. The
+/// trees of domains need the module nearwalk_ptdump, which reads where it is
+/// loaded.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -74,7 +76,11 @@ pub struct Args {
     #[arg(long)]
     exact: bool,
 
-    /// Load this module when none is loaded
+    /// Who reads; only the module has the trees of domains
+    #[arg(long, value_enum, conflicts_with = "from")]
+    reader: Option<ReaderKind>,
+
+    /// Read by the module, and load this one when none is loaded
     #[arg(long, value_name = "PATH")]
     module: Option<PathBuf>,
 }
@@ -110,8 +116,8 @@ fn dump(args: &Args) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         (None, Some(pid)) => {
-            let live = Live::open(&Linux, args.module.as_deref())?;
-            let mut process = Process::new(live, pid);
+            let mut source = Source::open(args.reader, args.module.as_deref())?;
+            let mut process = Process::new(&mut source, pid, false);
             let mut raw = open_raw(args.raw.as_deref())?;
             match args.every {
                 Some(interval) => {

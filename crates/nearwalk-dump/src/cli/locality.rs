@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! `nearwalk locality`.
 
-use std::io;
+use std::cmp::Reverse;
+use std::fs;
+use std::io::{self, BufReader};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -9,8 +11,10 @@ use anyhow::Context;
 
 use super::output::{self, Output};
 use super::snapshots::{Process, Saved, Snapshots, next_tally};
-use crate::live::{Linux, Live};
+use crate::analysis::Tally;
+use crate::live::{LiveError, ReaderKind, Source};
 use crate::print;
+use crate::stream::Reader;
 
 /// Show from where the leaf page-table entries of a process are local
 ///
@@ -19,18 +23,25 @@ use crate::print;
 /// weighted by the memory that they map, and by number. CPUs of a domain that
 /// has page tables of its own walk these.
 ///
-/// Needs root. Loads the module nearwalk_ptdump when it is not loaded.
+/// Needs Linux 6.1 or newer with BTF, and root or CAP_BPF and CAP_PERFMON. The
+/// trees of domains need the module nearwalk_ptdump, which reads where it is
+/// loaded.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 EXAMPLES:
     nearwalk locality 4711
+    nearwalk locality --all --fast           every process, in milliseconds
     nearwalk locality --json 4711 | jq '.locality[].remote_by_memory'
     nearwalk locality --from memcached.pt    of a snapshot that dump --raw saved")]
 pub struct Args {
     /// Process to look at; any of its threads will do
-    #[arg(value_name = "PID", required_unless_present = "from", conflicts_with = "from",
+    #[arg(value_name = "PID", required_unless_present_any = ["from", "all"], conflicts_with = "from",
           value_parser = clap::value_parser!(i32).range(1..))]
     pid: Option<i32>,
+
+    /// Look at every process; one that ends meanwhile, or has no memory, is left out
+    #[arg(long, conflicts_with_all = ["pid", "from"])]
+    all: bool,
 
     /// Read saved snapshots instead; - is standard input
     #[arg(long, value_name = "FILE", conflicts_with = "module")]
@@ -44,7 +55,15 @@ pub struct Args {
     #[arg(long)]
     exact: bool,
 
-    /// Load this module when none is loaded
+    /// Leave the entries of leaf tables unread: each counts as what it covers
+    #[arg(long, conflicts_with_all = ["from", "module"])]
+    fast: bool,
+
+    /// Who reads; only the module has the trees of domains
+    #[arg(long, value_enum, conflicts_with = "from")]
+    reader: Option<ReaderKind>,
+
+    /// Read by the module, and load this one when none is loaded
     #[arg(long, value_name = "PATH")]
     module: Option<PathBuf>,
 }
@@ -75,15 +94,62 @@ fn locality(args: &Args) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         (None, Some(pid)) => {
-            let live = Live::open(&Linux, args.module.as_deref())?;
-            let complete = show_next(&mut Process::new(live, pid), false, &mut out)?;
+            let mut source = Source::open(args.reader, args.module.as_deref())?;
+            let mut process = Process::new(&mut source, pid, args.fast);
+            let complete = show_next(&mut process, false, &mut out)?;
             if complete == Some(false) {
                 anyhow::bail!("process {pid} exited while it was read");
             }
             Ok(ExitCode::SUCCESS)
         }
+        (None, None) if args.all => {
+            show_all(args, &mut out)?;
+            Ok(ExitCode::SUCCESS)
+        }
         (None, None) => unreachable!("clap asks for one of the two"),
     }
+}
+
+/// Every process that has memory and can be seen, those with the most page
+/// tables first.
+fn show_all(args: &Args, out: &mut Output) -> anyhow::Result<()> {
+    let mut source = Source::open(args.reader, args.module.as_deref())?;
+    let mut pids: Vec<i32> = fs::read_dir("/proc")
+        .context("cannot list /proc")?
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect();
+    pids.sort_unstable();
+    let mut tallies = Vec::new();
+    let mut without = 0;
+    for pid in pids {
+        let stream = match source.snapshot(pid, args.fast) {
+            Ok(stream) => stream,
+            Err(LiveError::NoProcess { .. } | LiveError::NoMemory { .. }) => {
+                without += 1;
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let tally = Tally::read(&mut Reader::new(BufReader::new(stream))?)?;
+        if tally.end.complete {
+            tallies.push(tally);
+        } else {
+            without += 1;
+        }
+    }
+    tallies.sort_by_key(|tally| Reverse(tally.canonical().map_or(0, |view| view.tables().0)));
+    if out.json {
+        for tally in &tallies {
+            out.json(&print::json::locality(tally))?;
+        }
+        return Ok(());
+    }
+    let text = print::processes(&tallies, out.style);
+    out.text(&format!(
+        "{text}left out: {without} without memory of their own, as kernel threads, or gone meanwhile\n"
+    ))?;
+    Ok(())
 }
 
 /// Shows the next snapshot, if there is one, and says whether it is complete.

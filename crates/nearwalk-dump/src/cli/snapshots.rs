@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::Context;
 
 use crate::analysis::Tally;
-use crate::live::{Device, Live, LiveError};
+use crate::live::{LiveError, Source};
 use crate::stream::Reader;
 
 /// Bytes asked of the device or file at once.
@@ -21,25 +21,27 @@ pub(super) trait Snapshots {
 }
 
 /// Snapshots of a running process, one each time, until it exits.
-pub(super) struct Process<D> {
-    live: Live<D>,
+pub(super) struct Process<'s> {
+    source: &'s mut Source,
     pid: i32,
+    fast: bool,
     seen: bool,
 }
 
-impl<D: Device> Process<D> {
-    pub fn new(live: Live<D>, pid: i32) -> Self {
+impl<'s> Process<'s> {
+    pub fn new(source: &'s mut Source, pid: i32, fast: bool) -> Self {
         Process {
-            live,
+            source,
             pid,
+            fast,
             seen: false,
         }
     }
 }
 
-impl<D: Device> Snapshots for Process<D> {
+impl Snapshots for Process<'_> {
     fn next(&mut self) -> anyhow::Result<Option<Box<dyn Read + '_>>> {
-        match self.live.snapshot(self.pid) {
+        match self.source.snapshot(self.pid, self.fast) {
             Ok(stream) => {
                 self.seen = true;
                 Ok(Some(Box::new(BufReader::with_capacity(BUFFER, stream))))

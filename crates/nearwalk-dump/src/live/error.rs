@@ -11,7 +11,11 @@ use crate::format::{DEVICE, MAJOR};
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LiveError {
-    #[error("no process {pid}")]
+    #[error(transparent)]
+    Refused(#[from] nearwalk_walk::Refusal),
+    #[error(
+        "no process {pid}: it has exited, or is of a PID namespace that cannot be seen from here"
+    )]
     NoProcess { pid: i32 },
     #[error("process {pid} has no user address space: it is a kernel thread, or has just exited")]
     NoMemory { pid: i32 },

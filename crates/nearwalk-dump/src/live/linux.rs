@@ -35,6 +35,10 @@ impl System for Linux {
         Path::new("/sys/module").join(DEVICE).exists()
     }
 
+    fn has_replication(&self) -> bool {
+        Path::new("/proc/sys/vm/pgtable_repl_mode").exists()
+    }
+
     fn read_module(&self, path: &Path) -> io::Result<Vec<u8>> {
         fs::read(path)
     }
@@ -72,18 +76,17 @@ impl System for Linux {
     }
 
     fn build_roots(&self) -> Vec<PathBuf> {
-        // Above the program itself, as in target/release below the sources,
-        // and not the current directory: root must not load a module that
-        // happens to lie where it stands.
-        let Ok(program) = std::env::current_exe() else {
-            return Vec::new();
-        };
-        program
-            .ancestors()
-            .skip(1)
-            .take(3)
-            .filter(|dir| dir.parent().is_some())
-            .map(Path::to_path_buf)
+        // Only a program that lies in the sources that it was built from, as in
+        // target/release, looks there. An installed one does not look above
+        // itself, and none looks where it stands: root must not load a module
+        // that happens to lie there.
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+        let program = std::env::current_exe().ok();
+        sources
+            .zip(program)
+            .filter(|(sources, program)| program.starts_with(sources))
+            .map(|(sources, _)| sources.to_path_buf())
+            .into_iter()
             .collect()
     }
 }

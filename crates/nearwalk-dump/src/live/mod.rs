@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Snapshots of running processes, through the dump module.
+//! Snapshots of running processes, by BPF or through the dump module.
 
+#[cfg_attr(not(feature = "bpf"), allow(dead_code))]
+mod classify;
 mod error;
 mod linux;
 mod module;
+#[cfg(feature = "bpf")]
+mod outside;
+mod source;
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 pub use error::LiveError;
 pub use linux::Linux;
+pub use source::{ReaderKind, Source};
 
 use crate::format;
 
@@ -23,6 +29,8 @@ pub trait System {
     fn open_device(&self) -> io::Result<Self::Device>;
     /// The module is there, whether or not its device can be seen.
     fn is_loaded(&self) -> bool;
+    /// The kernel replicates page tables.
+    fn has_replication(&self) -> bool;
     /// Contents of a module file.
     fn read_module(&self, path: &Path) -> io::Result<Vec<u8>>;
     /// Loads a module file.

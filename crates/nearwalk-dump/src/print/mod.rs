@@ -12,7 +12,7 @@ mod sharers;
 
 pub use changes::changes;
 pub use dump::dump;
-pub use locality::locality;
+pub use locality::{locality, processes};
 pub use sharers::{table, table_head};
 
 /// How numbers and columns are printed.

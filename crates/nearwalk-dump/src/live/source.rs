@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Which of the two readers reads.
+
+use std::io::Read;
+use std::path::Path;
+
+#[cfg(feature = "bpf")]
+use super::outside::Outside;
+use super::{Linux, Live, LiveError, System};
+
+/// Who reads page tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum ReaderKind {
+    /// A BPF program, on any Linux 6.1 or newer
+    Bpf,
+    /// The module nearwalk_ptdump, which also has the trees of domains
+    Module,
+}
+
+/// Takes snapshots of running processes, by one reader or the other.
+#[allow(clippy::large_enum_variant, reason = "there is one")]
+pub enum Source {
+    Module(Live<<Linux as System>::Device>),
+    #[cfg(feature = "bpf")]
+    Bpf(Outside),
+}
+
+impl Source {
+    /// Opens the reader that is asked for. Without a wish that is the module
+    /// where it is loaded, named, or needed for the trees of domains; else BPF.
+    ///
+    /// # Errors
+    /// With what is missing.
+    pub fn open(wish: Option<ReaderKind>, module: Option<&Path>) -> Result<Self, LiveError> {
+        match choose(wish, module.is_some(), &Linux) {
+            Choice::Bpf => open_bpf(),
+            Choice::Module => Live::open(&Linux, module).map(Source::Module),
+            Choice::ModuleFirst => Live::open(&Linux, None)
+                .map(Source::Module)
+                .or_else(|error| {
+                    let opened = open_bpf().map_err(|_| error);
+                    if opened.is_ok() {
+                        eprintln!(
+                            "nearwalk: the trees of domains are left out: only the module \
+                         nearwalk_ptdump reads them, and it is not loaded"
+                        );
+                    }
+                    opened
+                }),
+            Choice::BpfFirst => open_bpf().or_else(|refused| {
+                // Someone may have installed the module for just such a kernel.
+                Live::open(&Linux, None)
+                    .map(Source::Module)
+                    .map_err(|_| refused)
+            }),
+        }
+    }
+
+    /// Begins a snapshot; what is read next is its stream. `fast` leaves out the
+    /// entries of leaf tables, where the reader can.
+    ///
+    /// # Errors
+    /// When there is no such process or it has no user address space.
+    pub fn snapshot(&mut self, pid: i32, fast: bool) -> Result<Box<dyn Read + '_>, LiveError> {
+        match self {
+            Source::Module(live) => Ok(Box::new(live.snapshot(pid)?)),
+            #[cfg(feature = "bpf")]
+            Source::Bpf(outside) => Ok(Box::new(outside.snapshot(pid, fast)?)),
+        }
+    }
+}
+
+#[cfg(feature = "bpf")]
+fn open_bpf() -> Result<Source, LiveError> {
+    let outside = Outside::open()?;
+    if outside.nodes_online() == 1 {
+        eprintln!("nearwalk: this machine has one memory node: every page table is local to it");
+    }
+    Ok(Source::Bpf(outside))
+}
+
+#[cfg(not(feature = "bpf"))]
+fn open_bpf() -> Result<Source, LiveError> {
+    Err(nearwalk_walk::Refusal::Built.into())
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Choice {
+    Bpf,
+    Module,
+    ModuleFirst,
+    BpfFirst,
+}
+
+fn choose(wish: Option<ReaderKind>, named: bool, system: &impl System) -> Choice {
+    match wish {
+        Some(ReaderKind::Bpf) => Choice::Bpf,
+        Some(ReaderKind::Module) => Choice::Module,
+        None if named || system.is_loaded() => Choice::Module,
+        None if system.has_replication() => Choice::ModuleFirst,
+        None => Choice::BpfFirst,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+    use std::path::PathBuf;
+
+    struct Fake {
+        loaded: bool,
+        ours: bool,
+    }
+
+    impl System for Fake {
+        type Device = <Linux as System>::Device;
+
+        fn release(&self) -> io::Result<String> {
+            unreachable!("nothing is opened")
+        }
+        fn open_device(&self) -> io::Result<Self::Device> {
+            unreachable!("nothing is opened")
+        }
+        fn is_loaded(&self) -> bool {
+            self.loaded
+        }
+        fn has_replication(&self) -> bool {
+            self.ours
+        }
+        fn read_module(&self, _: &Path) -> io::Result<Vec<u8>> {
+            unreachable!("nothing is opened")
+        }
+        fn load(&self, _: &Path) -> io::Result<()> {
+            unreachable!("nothing is opened")
+        }
+        fn modprobe(&self, _: &str) -> Result<(), String> {
+            unreachable!("nothing is opened")
+        }
+        fn build_roots(&self) -> Vec<PathBuf> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn the_module_reads_where_it_is_there_or_needed() {
+        let choice = |wish, named, loaded, ours| choose(wish, named, &Fake { loaded, ours });
+        assert_eq!(choice(None, false, false, false), Choice::BpfFirst);
+        assert_eq!(choice(None, false, true, false), Choice::Module);
+        assert_eq!(choice(None, true, false, false), Choice::Module);
+        assert_eq!(choice(None, false, false, true), Choice::ModuleFirst);
+        let bpf = Some(ReaderKind::Bpf);
+        assert_eq!(choice(bpf, false, true, true), Choice::Bpf);
+        let module = Some(ReaderKind::Module);
+        assert_eq!(choice(module, false, false, false), Choice::Module);
+    }
+}
