@@ -81,6 +81,32 @@ static bool put(const char *path, const char *text)
 	return ok;
 }
 
+/*
+ * A distribution's kernel has what leads to the host in modules. They lie
+ * beside this program, numbered in the order in which they are loaded.
+ */
+static void load_modules(void)
+{
+	static const char xz[] = { (char)0xfd, '7', 'z', 'X', 'Z' };
+	char path[32], magic[sizeof(xz)] = "";
+	int i, fd, flags;
+
+	for (i = 0; i < 100; i++) {
+		snprintf(path, sizeof(path), "/modules/%02d", i);
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		if (fd < 0)
+			return;
+		flags = 0;
+		if (pread(fd, magic, sizeof(magic), 0) == sizeof(magic) &&
+		    !memcmp(magic, xz, sizeof(xz)))
+			flags = 4;	/* MODULE_INIT_COMPRESSED_FILE */
+		if (syscall(SYS_finit_module, fd, "", flags) < 0 &&
+		    errno != EEXIST)
+			die("cannot load %s: %s", path, strerror(errno));
+		close(fd);
+	}
+}
+
 void setup_early(void)
 {
 	make_dir("/proc");
@@ -89,6 +115,7 @@ void setup_early(void)
 	mount("dev", "/dev", "devtmpfs", MS_NOSUID, NULL);
 	mount("proc", "/proc", "proc", MS_NOSUID, NULL);
 	mount("sys", "/sys", "sysfs", MS_NOSUID, NULL);
+	load_modules();
 }
 
 /* The host's files, writable in memory, become the root. */

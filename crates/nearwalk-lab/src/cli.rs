@@ -106,6 +106,10 @@ struct MachineArgs {
     #[arg(long, default_value = "ours")]
     kernel: Kernel,
 
+    /// Modules of a distribution's kernel, as /lib/modules/RELEASE
+    #[arg(long, value_name = "DIR")]
+    modules: Option<PathBuf>,
+
     /// What runs the guest's instructions
     #[arg(long, value_enum, default_value_t)]
     accel: AccelChoice,
@@ -202,6 +206,7 @@ impl MachineArgs {
             emulator: self.emulator,
             nodes,
             kernel: self.kernel.clone(),
+            modules: self.modules.clone(),
             accel: self.accel,
             cpu_model: self.cpu_model.clone(),
             la57: self.la57,

@@ -204,6 +204,10 @@ pub struct VmConfig {
     /// Bochs has no nodes: its kernel makes as many as these of its memory.
     pub nodes: Vec<NodeSpec>,
     pub kernel: Kernel,
+    /// Where a kernel has its modules that is not one of ours, as
+    /// `lib/modules/6.1.0-56-amd64`: what it needs of them for the host's files
+    /// is loaded first.
+    pub modules: Option<PathBuf>,
     pub accel: AccelChoice,
     /// QEMU's `-cpu`, or Bochs's model; `None` takes an AMD CPU with nested paging (TCG) or the
     /// host's (KVM).
@@ -252,6 +256,7 @@ impl Default for VmConfig {
             emulator: Emulator::Qemu,
             nodes: vec![node; 4],
             kernel: Kernel::Ours,
+            modules: None,
             accel: AccelChoice::Auto,
             cpu_model: None,
             la57: false,

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{Emulator, Error, Job, VmConfig, bochs, cpio::Archive, qemu};
+use crate::{Emulator, Error, Job, VmConfig, bochs, cpio::Archive, modules, qemu};
 
 const INIT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/init"));
 
@@ -28,6 +28,14 @@ pub fn build(config: &VmConfig, job: &Job, binds: &Binds) -> Result<Vec<u8>, Err
     archive.char_device("dev/console", 0o600, 5, 1);
     archive.file("init", 0o755, INIT);
     archive.file("job", 0o600, &records(config, job, binds)?);
+    if let Some(dir) = &config.modules {
+        archive.directory("modules");
+        for (index, path) in modules::files(dir)?.iter().enumerate() {
+            let data = std::fs::read(path)
+                .map_err(|e| Error::Invalid(format!("{}: {e}", path.display())))?;
+            archive.file(&format!("modules/{index:02}"), 0o600, &data);
+        }
+    }
     if config.emulator == Emulator::Bochs {
         bochs::add_files(&mut archive, config, job)?;
     }

@@ -27,6 +27,7 @@ mod error;
 mod initramfs;
 mod job;
 mod lens;
+mod modules;
 mod outcome;
 mod paths;
 mod plugin;

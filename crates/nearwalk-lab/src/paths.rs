@@ -7,19 +7,25 @@ use std::{
 };
 
 /// The directory of everything generated: `$NEARWALK_BUILD`, else `build` in the
-/// checkout that the current directory or this program lies in, else
+/// checkout that the current directory lies in or this program was built in, else
 /// `nearwalk` in the user's cache directory.
 pub fn build_dir() -> PathBuf {
     if let Some(dir) = env::var_os("NEARWALK_BUILD").filter(|dir| !dir.is_empty()) {
         return std::path::absolute(&dir).unwrap_or(dir.into());
     }
-    let starts = [env::current_dir(), env::current_exe()];
-    starts
-        .iter()
-        .flatten()
-        .find_map(|start| checkout_above(start))
+    let here = env::current_dir().ok();
+    here.as_deref()
+        .and_then(checkout_above)
+        .or_else(|| sources_of(&env::current_exe().ok()?))
         .map(|checkout| checkout.join("build"))
         .unwrap_or_else(cache_dir)
+}
+
+/// The checkout that `program` was built from, if it still lies in there: an
+/// installed program does not look above itself.
+fn sources_of(program: &Path) -> Option<&'static Path> {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2)?;
+    program.starts_with(sources).then_some(sources)
 }
 
 /// A directory at or above `start` that is a checkout of this project.
@@ -39,6 +45,13 @@ fn cache_dir() -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_installed_program_has_no_sources() {
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+        assert_eq!(sources_of(&env::current_exe().unwrap()), sources);
+        assert_eq!(sources_of(Path::new("/usr/bin/nearwalk")), None);
+    }
 
     #[test]
     fn the_checkout_is_found_from_inside_it() {
