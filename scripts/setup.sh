@@ -10,7 +10,7 @@ set -euo pipefail
 
 kernel=(bc bison build-essential ccache cpio flex kmod libelf-dev libssl-dev
 	linux-source-6.12 lz4 patch perl rsync xz-utils git)
-lab=(qemu-system-x86 numactl libnuma-dev pkg-config)
+lab=(libelf-dev numactl libnuma-dev pkg-config qemu-system-x86 zlib1g-dev)
 demo=(memcached)
 bench=(libtcmalloc-minimal4 memcached)
 mm=(gcc-multilib libc6-dev-i386 libcap-dev liburing-dev python3 xfsprogs)
@@ -18,7 +18,7 @@ soak=(e2fsprogs memcached openjdk-17-jdk-headless postgresql procps
 	python3 redis-server stress-ng)
 bochs=(bochs bochsbios grub-common grub-pc-bin mtools vgabios xorriso)
 configs=(dwarves linux-config-6.12)
-check=(coccinelle shellcheck spin stress-ng)
+check=(clang-14 coccinelle llvm-14 shellcheck spin stress-ng)
 
 case ${1:-all} in
 kernel) want=("${kernel[@]}") ;;

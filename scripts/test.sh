@@ -18,7 +18,7 @@ stages=(format names clippy shellcheck rust library models checkpatch cocci kern
 	vm-isolated vm-release vm-lazy soak mm vm-domains vm-memory kunit
 	vm-isolated-lazy vm-fake)
 # Run when they are named.
-on_demand=(kernel-stock vm-plugin model vm-movable vm-bochs)
+on_demand=(kernel-stock stock vm-plugin model vm-movable vm-bochs)
 # Stages that are a VM in which mostly one program runs at a time. Two of them run
 # side by side if there are CPUs for it.
 side_by_side=(vm-debug vm-isolated vm-release vm-lazy vm-domains vm-memory soak mm kunit
@@ -143,6 +143,12 @@ stage_lab() {
 		--test vm || status=$?
 	cargo_counts "$logs/lab.log"
 	return $status
+}
+
+# Kernels as Debian ships them; fetches some 200 MB the first time.
+stage_stock() {
+	cargo build --locked -p nearwalk || return
+	scripts/stock.sh
 }
 
 # The QEMU plugin: the lens and the counts of nearwalk bench, in short-lived VMs.

@@ -13,6 +13,7 @@
  *	swap=MB		anonymous, asked to be paged out
  *	protnone=MB	anonymous, then made inaccessible
  *	zero=MB		anonymous, only read: the zero page
+ *	hugezero=MB	the same, of huge pages
  *	sparse=GB	one page in each GB of a large reservation
  *	busy=SECONDS	not memory: all CPUs touch the last small memory for long
  *	churn=MB	mapped, touched and unmapped over and over
@@ -219,6 +220,10 @@ static void add(const char *what, const char *value)
 		mprotect(at, n * MB, PROT_NONE);
 	} else if (!strcmp(what, "zero")) {
 		touch_by_all(small(n * MB), n * MB, GRAIN, 0);
+	} else if (!strcmp(what, "hugezero")) {
+		at = get(n * MB, MAP_PRIVATE);
+		madvise(at, n * MB, MADV_HUGEPAGE);
+		touch_by_all(at, n * MB, 2 * MB, 0);
 	} else if (!strcmp(what, "sparse")) {
 		at = mmap(NULL, n * GB, PROT_READ | PROT_WRITE, MAP_PRIVATE |
 			  MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
