@@ -1,6 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! What addresses are made of.
 
+/// Number of an address space, as TLBs tell them apart; 0 where there is but
+/// one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Asid(pub u16);
+
+/// Number of a cache line: a physical address, or what stands for one, over 64.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Line(pub u64);
+
 /// The two dimensions of translation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dim {
@@ -22,6 +31,9 @@ pub enum PageSize {
 }
 
 impl PageSize {
+    /// All of them, ascending.
+    pub const ALL: [PageSize; 3] = [PageSize::Size4K, PageSize::Size2M, PageSize::Size1G];
+
     /// log2 of the bytes mapped.
     #[inline]
     pub const fn shift(self) -> u32 {

@@ -5,7 +5,7 @@
 //! entries a generated walk refers to, [`crate::live`] is told.
 
 use crate::machine::Machine;
-use crate::part::{Memory, Parts, PrivateCache, PrivateHit, SharedCache, Tlb, WalkCache};
+use crate::part::{Memory, Parts, PrivateCache, PrivateHit, SharedCache, Translations, WalkCache};
 use crate::simd::{Found, Host};
 use crate::stats::Stats;
 use crate::tags::Key;

@@ -37,10 +37,10 @@
 //! ```
 
 use crate::access::Access;
-use crate::address::{Dim, PageSize};
+use crate::address::{Asid, Dim, Line, PageSize};
 use crate::fabric::{Cached, Fabric};
 use crate::machine::Machine;
-use crate::part::{Memory, NestedTlb, Parts, Tlb, TlbHit, WalkCache};
+use crate::part::{Level, Memory, Parts, Stale, Translation, Translations, WalkCache};
 use crate::pipe::{Pace, Pipe};
 use crate::simd::Plain;
 use crate::stats::Stats;
@@ -227,6 +227,9 @@ struct Cpu {
     stats: [Stats; 2],
 }
 
+/// The address space of all that is fed.
+const SPACE: Asid = Asid(0);
+
 /// Cycles after which waiting times follow the traffic.
 const QUANTUM: f64 = 20_000.0;
 
@@ -316,13 +319,14 @@ impl<P: Parts> Live<P> {
         });
         let (mut start, mut cycles) = (issue, 0.0);
         let mode = usize::from(r.kernel);
-        match self.fabric.cores[cpu].tlb.lookup(r.va, r.size, Plain) {
-            TlbHit::L1 => self.cpus[cpu].stats[mode].tlb_l1 += 1,
-            TlbHit::L2 => {
+        let tlb = &mut self.fabric.cores[cpu].tlb;
+        match tlb.lookup(SPACE, r.va, r.size, Plain) {
+            Some(Level::First) => self.cpus[cpu].stats[mode].tlb_l1 += 1,
+            Some(Level::Second) => {
                 self.cpus[cpu].stats[mode].tlb_l2 += 1;
                 start += self.fabric.costs.stlb;
             }
-            TlbHit::Miss => {
+            None => {
                 self.steps.clear();
                 walk(&mut self.steps);
                 if !self.steps.is_empty() {
@@ -332,6 +336,15 @@ impl<P: Parts> Live<P> {
                         .seen_from(cpu, node)
                         .occupy_walker(issue, cycles);
                 }
+                let leaf = self.steps.last().map_or(0, |s| s.pa >> 6);
+                self.fabric.cores[cpu].tlb.fill(&Translation {
+                    asid: SPACE,
+                    addr: r.va,
+                    pa: r.pa,
+                    size: r.size,
+                    run: 1,
+                    source: Line(leaf),
+                });
             }
         }
         if r.write && r.kernel {
@@ -387,7 +400,7 @@ impl<P: Parts> Live<P> {
             steps.iter().find(own).map_or(1, |s| s.level),
         );
         let va = steps.iter().find(own).map_or(0, |s| s.addr);
-        let cached = f.core.walk_cache.lookup(va, leaf, root, Plain);
+        let cached = f.core.walk_cache.lookup(SPACE, va, leaf, root, Plain);
         let first = cached.map_or(0, |level| {
             steps
                 .iter()
@@ -418,17 +431,37 @@ impl<P: Parts> Live<P> {
                     .count();
                 let low = steps[end - 1].level;
                 let size = PageSize::of_level(low).unwrap_or(PageSize::Size1G);
-                let hit = f.core.nested_tlb.lookup(s.addr, size, Plain);
-                cycles += if hit { 0.0 } else { f.costs.walk_overhead };
-                if hit {
+                let hit = f.core.nested_tlb.lookup(SPACE, s.addr, size, Plain);
+                if hit.is_some() {
                     skip_to = end;
-                } else if let Some(level) = f.core.nested_cache.lookup(s.addr, low, s.level, Plain)
-                {
-                    skip_to = i + (s.level - level) as usize + 1;
+                } else {
+                    cycles += f.costs.walk_overhead;
+                    let cached = f
+                        .core
+                        .nested_cache
+                        .lookup(SPACE, s.addr, low, s.level, Plain);
+                    if let Some(level) = cached {
+                        skip_to = i + (s.level - level) as usize + 1;
+                    }
+                    f.core.nested_tlb.fill(&Translation {
+                        asid: SPACE,
+                        addr: s.addr,
+                        pa: s.addr,
+                        size,
+                        run: 1,
+                        source: Line(steps[end - 1].pa >> 6),
+                    });
                 }
             }
             for x in &steps[skip_to.min(end)..end] {
                 let line = Key::new(x.pa >> 6);
+                let (cache, low) = match x.dim {
+                    Dim::Guest => (&mut f.core.walk_cache, leaf),
+                    Dim::Nested => (&mut f.core.nested_cache, steps[end - 1].level),
+                };
+                if x.level > low {
+                    cache.fill(SPACE, x.addr, x.level, Line(line.value));
+                }
                 stats.walk_refs += 1;
                 cycles += match f.cached(line, false, false, Plain) {
                     Cached::Held { cycles, shared } => {
@@ -457,21 +490,19 @@ impl<P: Parts> Live<P> {
     /// does.
     pub fn flush(&mut self, cpu: usize) {
         let c = &mut self.fabric.cores[cpu];
-        c.tlb.flush();
-        c.walk_cache.flush();
-        c.nested_cache.flush();
-        c.nested_tlb.flush();
+        c.tlb.invalidate(Stale::All);
+        c.walk_cache.invalidate(Stale::All);
+        c.nested_cache.invalidate(Stale::All);
+        c.nested_tlb.invalidate(Stale::All);
     }
 
     /// CPU `cpu` drops its translation of `va` in a page of any size, and its
     /// walk caches, as INVLPG does.
     pub fn invalidate(&mut self, cpu: usize, va: u64) {
         let c = &mut self.fabric.cores[cpu];
-        for size in [PageSize::Size4K, PageSize::Size2M, PageSize::Size1G] {
-            c.tlb.invalidate(va, size);
-        }
-        c.walk_cache.flush();
-        c.nested_cache.flush();
+        c.tlb.invalidate(Stale::Page(SPACE, va));
+        c.walk_cache.invalidate(Stale::All);
+        c.nested_cache.invalidate(Stale::All);
     }
 
     /// CPU `cpu` stops for `cycles` (an exception, an interrupt), charged to

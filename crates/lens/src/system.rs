@@ -9,13 +9,13 @@
 //! cycles.
 
 use crate::access::{Access, Source};
-use crate::address::{Dim, PageSize};
+use crate::address::{Asid, Dim, Line, PageSize};
 use crate::fabric::{Asked, Cached, Fabric, Seen};
 use crate::hash::mix;
 use crate::kernelside::{LazyFill, LeafBits};
 use crate::layout::Layout;
 use crate::machine::Machine;
-use crate::part::{Memory, NestedTlb, Parts, Tlb, TlbHit, WalkCache};
+use crate::part::{Level, Memory, Parts, Stale, Translation, Translations, WalkCache};
 use crate::pipe::{Pace, Pipe};
 #[cfg(target_arch = "x86_64")]
 use crate::simd::avx2::Avx2;
@@ -62,6 +62,9 @@ impl Thread {
 /// What tells the lines of tables from each other and from data, by dimension
 /// and level.
 type Salts = [[u64; 8]; 2];
+
+/// The address space of the one process.
+const SPACE: Asid = Asid(0);
 
 /// A machine with its threads. See the module's documentation.
 pub struct System<P: Parts> {
@@ -176,13 +179,12 @@ impl<P: Parts> System<P> {
     /// # Panics
     /// If a thread does not exist.
     pub fn shootdown(&mut self, from: usize, targets: &[usize], va: u64) {
-        let size = tlb_size(&self.layout, va, self.layout.page_size(va));
         let (core, node) = (self.threads[from].pipe.core, self.threads[from].pipe.node);
         let (mut sent, mut far) = (0u32, false);
-        self.drop_translation(core, va, size);
+        self.drop_translation(core, va);
         for &t in targets.iter().filter(|&&t| t != from) {
             let (target_core, target_node) = (self.threads[t].pipe.core, self.threads[t].pipe.node);
-            self.drop_translation(target_core, va, size);
+            self.drop_translation(target_core, va);
             self.interrupt(t, self.fabric.costs.ipi_handler);
             far |= target_node != node;
             sent += 1;
@@ -200,12 +202,12 @@ impl<P: Parts> System<P> {
         self.fabric.stats.kernel += cycles;
     }
 
-    fn drop_translation(&mut self, core: usize, va: u64, size: PageSize) {
+    fn drop_translation(&mut self, core: usize, va: u64) {
         let c = &mut self.fabric.cores[core];
-        c.tlb.invalidate(va, size);
+        c.tlb.invalidate(Stale::Page(SPACE, va));
         // INVLPG empties the walk caches too.
-        c.walk_cache.flush();
-        c.nested_cache.flush();
+        c.walk_cache.invalidate(Stale::All);
+        c.nested_cache.invalidate(Stale::All);
     }
 
     /// The layout in use.
@@ -473,13 +475,18 @@ impl<P: Parts, H: Host, const NESTED: bool> Running<'_, P, H, NESTED> {
             start: issue,
             walk: 0.0,
         };
-        match self.at.core.tlb.lookup(va, held, self.host) {
-            TlbHit::L1 => self.at.stats.tlb_l1 += 1,
-            TlbHit::L2 => {
+        let tlb = &mut self.at.core.tlb;
+        let hit = match H::USUAL {
+            true => tlb.lookup_or_fill(SPACE, va, held, self.host),
+            false => tlb.lookup(SPACE, va, held, self.host),
+        };
+        match hit {
+            Some(Level::First) => self.at.stats.tlb_l1 += 1,
+            Some(Level::Second) => {
                 self.at.stats.tlb_l2 += 1;
                 t.start += self.at.costs.stlb;
             }
-            TlbHit::Miss => {
+            None => {
                 if let (false, Some(lazy)) = (H::USUAL, &mut *self.lazy) {
                     if lazy.touch(self.at.node, va >> size.shift()) {
                         self.at.stats.lazy_faults += 1;
@@ -490,12 +497,39 @@ impl<P: Parts, H: Host, const NESTED: bool> Running<'_, P, H, NESTED> {
                     }
                 }
                 t.walk = self.walk(va, size);
+                if !H::USUAL {
+                    self.fill(va, size, held);
+                }
                 t.start = self.at.occupy_walker(t.issue, t.walk);
                 self.at.stats.walks += 1;
                 self.at.stats.walk_cycles += t.walk;
             }
         }
         t
+    }
+
+    /// Takes the translation of `va` into the TLB, which a walk has found: a guest
+    /// page of `size`, held as one of size `held`.
+    #[inline(always)]
+    fn fill(&mut self, va: u64, size: PageSize, held: PageSize) {
+        // Addresses that pages are known by, and the entry that a hypervisor
+        // changes if there is one.
+        let (pa, source) = match NESTED {
+            true => {
+                let gpa = self.layout.guest_physical(va);
+                let level = self.layout.nested_size(gpa).level();
+                (gpa, self.table_line(Dim::Nested, level, gpa))
+            }
+            false => (va, self.table_line(Dim::Guest, size.level(), va)),
+        };
+        self.at.core.tlb.fill(&Translation {
+            asid: SPACE,
+            addr: va,
+            pa,
+            size: held,
+            run: 1,
+            source: Line(source),
+        });
     }
 
     /// Cycles of setting bits of the leaf entry, if any are clear: a locked
@@ -609,7 +643,11 @@ impl<P: Parts, H: Host, const NESTED: bool> Running<'_, P, H, NESTED> {
     #[inline(always)]
     fn walk(&mut self, va: u64, size: PageSize) -> f64 {
         let (leaf, root) = (size.level(), self.at.costs.root);
-        let cached = self.at.core.walk_cache.lookup(va, leaf, root, self.host);
+        let cache = &mut self.at.core.walk_cache;
+        let cached = match H::USUAL {
+            true => cache.lookup_or_fill(SPACE, va, leaf, root, self.host),
+            false => cache.lookup(SPACE, va, leaf, root, self.host),
+        };
         let top = cached.map_or(root, |l| l - 1);
         // A walk-cache entry holds the host-physical address of the next
         // table, so the first table after a hit needs no nested translation.
@@ -631,6 +669,12 @@ impl<P: Parts, H: Host, const NESTED: bool> Running<'_, P, H, NESTED> {
         if leaf == 1 {
             cycles += self.descend(1, va, &mut located);
         }
+        if !H::USUAL {
+            for level in leaf + 1..=top {
+                let source = Line(self.table_line(Dim::Guest, level, va));
+                self.at.core.walk_cache.fill(SPACE, va, level, source);
+            }
+        }
         if NESTED {
             let gpa = self.layout.guest_physical(va);
             cycles += self.nested_translate(gpa);
@@ -640,7 +684,8 @@ impl<P: Parts, H: Host, const NESTED: bool> Running<'_, P, H, NESTED> {
 
     fn nested_translate(&mut self, gpa: u64) -> f64 {
         let size = self.layout.nested_size(gpa);
-        if self.at.core.nested_tlb.lookup(gpa, size, self.host) {
+        let held = self.at.core.nested_tlb.lookup(SPACE, gpa, size, self.host);
+        if held.is_some() {
             return 0.0;
         }
         let (leaf, root) = (size.level(), self.at.costs.root);
@@ -648,7 +693,7 @@ impl<P: Parts, H: Host, const NESTED: bool> Running<'_, P, H, NESTED> {
             .at
             .core
             .nested_cache
-            .lookup(gpa, leaf, root, self.host)
+            .lookup(SPACE, gpa, leaf, root, self.host)
             .map_or(root, |l| l - 1);
         // A nested walk is a walk of its own, with what that costs besides
         // its references.
@@ -657,8 +702,22 @@ impl<P: Parts, H: Host, const NESTED: bool> Running<'_, P, H, NESTED> {
         let mut level = top;
         while level >= leaf {
             cycles += self.table(Dim::Nested, level, gpa);
+            if level > leaf {
+                let source = Line(self.table_line(Dim::Nested, level, gpa));
+                let cache = &mut self.at.core.nested_cache;
+                cache.fill(SPACE, gpa, level, source);
+            }
             level -= 1;
         }
+        let source = self.table_line(Dim::Nested, leaf, gpa);
+        self.at.core.nested_tlb.fill(&Translation {
+            asid: SPACE,
+            addr: gpa,
+            pa: gpa,
+            size,
+            run: 1,
+            source: Line(source),
+        });
         cycles
     }
 }

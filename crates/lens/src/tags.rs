@@ -140,6 +140,14 @@ impl Key {
         }
     }
 
+    /// The same key of another address space: `salt` is 0 in the first. It falls
+    /// into the same set.
+    #[inline(always)]
+    pub fn salted(mut self, salt: u32) -> Self {
+        self.tag ^= salt;
+        self
+    }
+
     /// The other key of its pair, unless it is a [`Key::quick`] one.
     #[inline(always)]
     pub fn other(self) -> Self {
@@ -353,10 +361,11 @@ impl<I: Index, const WAYS: usize, const ENTER: usize> TagArray<I, WAYS, ENTER> {
         }
     }
 
-    /// Drops everything.
-    pub fn clear(&mut self) {
-        self.inline.fill(Set([0; WAYS]));
-        self.other.tags.fill(0);
+    /// Drops everything. Returns how many keys that were.
+    pub fn clear(&mut self) -> u32 {
+        let inline = self.inline.iter_mut().flat_map(|set| &mut set.0);
+        let tags = inline.chain(&mut self.other.tags);
+        tags.map(|tag| u32::from(std::mem::take(tag) != 0)).sum()
     }
 
     /// Asks the host to load the set of `key` ahead of its use.

@@ -13,65 +13,134 @@ pub mod standard;
 pub mod tlb;
 pub mod walk_cache;
 
-use crate::address::PageSize;
+use crate::address::{Asid, Line, PageSize};
 use crate::machine::Machine;
 use crate::simd::{Found, Host};
 use crate::tags::Key;
 
-/// Where a translation was found.
+/// Which level of a TLB has a translation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TlbHit {
+pub enum Level {
     /// First level: free.
-    L1,
+    First,
     /// Second level.
-    L2,
-    /// Nowhere: a walk is needed.
-    Miss,
+    Second,
 }
 
-/// The TLBs of one core.
-///
-/// `lookup` inserts on a miss: the walk that must follow always ends in a
-/// translation here, since faults are the kernel's and not modelled.
-pub trait Tlb {
-    /// Finds the page of `size` that holds virtual address `va`.
-    fn lookup(&mut self, va: u64, size: PageSize, host: impl Host) -> TlbHit;
-    /// Whether `lookup` may be compiled for [`Host::USUAL`]: whether all of its sets
-    /// are in line.
+/// What a walk has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Translation {
+    /// Whose it is.
+    pub asid: Asid,
+    /// The address that was translated: virtual, or guest-physical.
+    pub addr: u64,
+    /// Where it leads: a physical address, or what stands for one.
+    pub pa: u64,
+    /// Size of the page under which it is held.
+    pub size: PageSize,
+    /// Pages that are contiguous with this one, itself included, as far as the
+    /// same line of entries tells; 1 unless [`Translations::WANTS_RUN`].
+    pub run: u8,
+    /// Line of the entry that it came from: with two dimensions, the nested one.
+    pub source: Line,
+}
+
+/// What to drop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stale {
+    /// What is held of the page at this address, of whatever size.
+    Page(Asid, u64),
+    /// All of one address space.
+    Asid(Asid),
+    /// What came from entries of this line. A part that does not keep where
+    /// entries came from drops everything.
+    EntryLine(Line),
+    /// Everything.
+    All,
+}
+
+/// What holds translations of whole pages: the TLBs of a core, or its nested
+/// TLB, where addresses are guest-physical.
+pub trait Translations {
+    /// Whether [`Translation::run`] is worth computing.
+    const WANTS_RUN: bool = false;
+    /// Finds the page of `size` that holds `addr`. What only the second level
+    /// has is in both then.
+    fn lookup(&mut self, asid: Asid, addr: u64, size: PageSize, host: impl Host) -> Option<Level>;
+    /// Takes in a translation that was not found.
+    fn fill(&mut self, t: &Translation);
+    /// [`Translations::lookup`], and [`Translations::fill`] with what is not
+    /// found, for the usual loop: there nobody keeps where entries came from.
+    #[inline(always)]
+    fn lookup_or_fill(
+        &mut self,
+        asid: Asid,
+        addr: u64,
+        size: PageSize,
+        host: impl Host,
+    ) -> Option<Level> {
+        let hit = self.lookup(asid, addr, size, host);
+        if hit.is_none() {
+            self.fill(&Translation {
+                asid,
+                addr,
+                pa: addr,
+                size,
+                run: 1,
+                source: Line(0),
+            });
+        }
+        hit
+    }
+    /// Whether the loop may be compiled for [`Host::USUAL`]: whether all sets
+    /// are in line, and nothing but an entry's page is kept.
     fn is_usual(&self) -> bool {
         false
     }
-    /// Drops the page of `size` that holds `va`, at every level.
-    fn invalidate(&mut self, va: u64, size: PageSize);
-    /// Drops everything.
-    fn flush(&mut self);
+    /// Drops what is stale. Returns how many entries it knows to have dropped.
+    fn invalidate(&mut self, what: Stale) -> u32;
 }
 
 /// Page-walk caches of one core and one dimension (native and guest, or
 /// nested): entries of levels 2 and up that point to the next table.
-///
-/// `lookup` inserts what it misses, as [`Tlb::lookup`] does: the walk that
-/// must follow reads the entries of all lower levels.
 pub trait WalkCache {
     /// The lowest level whose entry for `addr` is cached, among levels above
     /// `leaf`; `None` if the walk starts at the root. The walk's first
     /// reference is then to the level below.
-    fn lookup(&mut self, addr: u64, leaf: u32, root: u32, host: impl Host) -> Option<u32>;
-    /// As [`Tlb::is_usual`].
+    fn lookup(
+        &mut self,
+        asid: Asid,
+        addr: u64,
+        leaf: u32,
+        root: u32,
+        host: impl Host,
+    ) -> Option<u32>;
+    /// Takes in the entry of `level` for `addr`, which a walk has read from
+    /// `source` since [`WalkCache::lookup`] did not find it.
+    fn fill(&mut self, asid: Asid, addr: u64, level: u32, source: Line);
+    /// [`WalkCache::lookup`], and [`WalkCache::fill`] with all that the walk
+    /// will read, as [`Translations::lookup_or_fill`].
+    #[inline(always)]
+    fn lookup_or_fill(
+        &mut self,
+        asid: Asid,
+        addr: u64,
+        leaf: u32,
+        root: u32,
+        host: impl Host,
+    ) -> Option<u32> {
+        let hit = self.lookup(asid, addr, leaf, root, host);
+        for level in leaf + 1..hit.unwrap_or(root + 1) {
+            self.fill(asid, addr, level, Line(0));
+        }
+        hit
+    }
+    /// As [`Translations::is_usual`].
     fn is_usual(&self) -> bool {
         false
     }
-    /// Drops everything.
-    fn flush(&mut self);
-}
-
-/// Whole-page guest-physical to host-physical translations of one core.
-pub trait NestedTlb {
-    /// Finds the nested page of `size` that holds guest-physical `gpa`;
-    /// inserts on a miss, as [`Tlb::lookup`] does.
-    fn lookup(&mut self, gpa: u64, size: PageSize, host: impl Host) -> bool;
-    /// Drops everything.
-    fn flush(&mut self);
+    /// As [`Translations::invalidate`].
+    fn invalidate(&mut self, what: Stale) -> u32;
 }
 
 /// Where a private lookup ended.
@@ -90,7 +159,7 @@ pub trait PrivateCache {
     /// Finds `line`, inserting it on a miss. `anywhere` says that the host could
     /// not predict whether the second level has it, and changes nothing else.
     fn access(&mut self, line: Key, anywhere: bool, host: impl Host) -> PrivateHit;
-    /// As [`Tlb::is_usual`].
+    /// As [`Translations::is_usual`].
     fn is_usual(&self) -> bool {
         false
     }
@@ -136,7 +205,7 @@ pub trait SharedCache {
             false => Found::Held,
         }
     }
-    /// As [`Tlb::is_usual`], for all that finds a line.
+    /// As [`Translations::is_usual`], for all that finds a line.
     fn is_usual(&self) -> bool {
         false
     }
@@ -199,11 +268,11 @@ pub trait Memory {
 /// One choice of every part.
 pub trait Parts {
     /// TLBs.
-    type Tlb: Tlb;
+    type Tlb: Translations;
     /// Page-walk caches.
     type WalkCache: WalkCache;
     /// Nested TLB.
-    type NestedTlb: NestedTlb;
+    type NestedTlb: Translations;
     /// Private caches.
     type Private: PrivateCache;
     /// Shared cache.

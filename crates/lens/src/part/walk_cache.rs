@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Page-walk caches.
 
-use super::WalkCache;
-use super::tlb::entries;
+use super::tlb::{Spaces, entries};
+use super::{Stale, WalkCache};
+use crate::address::{Asid, Line};
 use crate::machine::Entries;
-use crate::simd::Host;
+use crate::simd::{Found, Host};
 use crate::tags::{Key, LowBits, TagArray};
 
 /// One small cache per level, after Barr et al. (ISCA'10), split translation
@@ -13,6 +14,7 @@ use crate::tags::{Key, LowBits, TagArray};
 pub struct SplitWalkCache {
     /// Index 0 is level 2.
     levels: [TagArray<LowBits, 4>; 4],
+    spaces: Spaces,
 }
 
 impl SplitWalkCache {
@@ -20,6 +22,7 @@ impl SplitWalkCache {
     pub fn new(levels: [Entries; 4]) -> Self {
         SplitWalkCache {
             levels: levels.map(entries),
+            spaces: Spaces::default(),
         }
     }
 }
@@ -31,14 +34,51 @@ fn entry_number(addr: u64, level: u32) -> u64 {
 
 impl WalkCache for SplitWalkCache {
     #[inline(always)]
-    fn lookup(&mut self, addr: u64, leaf: u32, root: u32, host: impl Host) -> Option<u32> {
+    fn lookup(
+        &mut self,
+        asid: Asid,
+        addr: u64,
+        leaf: u32,
+        root: u32,
+        host: impl Host,
+    ) -> Option<u32> {
+        let salt = self.spaces.salt(asid);
         // Over all four, so that the compiler unrolls it.
         for (level, cache) in (2..).zip(&mut self.levels) {
             if level <= leaf || level > root {
                 continue;
             }
-            let entry = Key::quick(entry_number(addr, level));
+            let entry = Key::quick(entry_number(addr, level)).salted(salt);
             // One entry of a high level is used over and over.
+            if level > 3 && cache.is_front(entry) || cache.find(entry, host) == Found::Held {
+                return Some(level);
+            }
+        }
+        None
+    }
+
+    #[inline(always)]
+    fn fill(&mut self, asid: Asid, addr: u64, level: u32, _source: Line) {
+        let salt = self.spaces.salt(asid);
+        let entry = Key::quick(entry_number(addr, level)).salted(salt);
+        self.levels[level as usize - 2].insert(entry);
+    }
+
+    #[inline(always)]
+    fn lookup_or_fill(
+        &mut self,
+        asid: Asid,
+        addr: u64,
+        leaf: u32,
+        root: u32,
+        host: impl Host,
+    ) -> Option<u32> {
+        let salt = self.spaces.salt(asid);
+        for (level, cache) in (2..).zip(&mut self.levels) {
+            if level <= leaf || level > root {
+                continue;
+            }
+            let entry = Key::quick(entry_number(addr, level)).salted(salt);
             if level > 3 && cache.is_front(entry) || cache.access(entry, host) {
                 return Some(level);
             }
@@ -50,39 +90,90 @@ impl WalkCache for SplitWalkCache {
         self.levels.iter().all(TagArray::is_in_line)
     }
 
-    fn flush(&mut self) {
-        self.levels.iter_mut().for_each(TagArray::clear);
+    fn invalidate(&mut self, what: Stale) -> u32 {
+        match what {
+            Stale::Page(asid, addr) => {
+                let salt = self.spaces.salt(asid);
+                let levels = (2..).zip(&mut self.levels);
+                levels
+                    .map(|(level, cache)| {
+                        let entry = Key::quick(entry_number(addr, level)).salted(salt);
+                        u32::from(cache.invalidate(entry))
+                    })
+                    .sum()
+            }
+            Stale::Asid(asid) => {
+                self.spaces.renew(asid);
+                0
+            }
+            Stale::EntryLine(_) | Stale::All => self.levels.iter_mut().map(TagArray::clear).sum(),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hash::mix;
     use crate::machine::Machine;
     use crate::part::Parts;
     use crate::part::standard::Standard;
     use crate::simd::Plain;
 
-    fn machine() -> Machine {
-        Machine::builtin("e7-4850v3").unwrap()
+    const A: Asid = Asid(0);
+
+    fn cache() -> SplitWalkCache {
+        Standard::walk_cache(&Machine::builtin("e7-4850v3").unwrap())
+    }
+
+    /// Looks up, and fills as the walk that follows does.
+    fn walk(w: &mut SplitWalkCache, asid: Asid, addr: u64, leaf: u32, root: u32) -> Option<u32> {
+        let hit = w.lookup(asid, addr, leaf, root, Plain);
+        for level in leaf + 1..hit.unwrap_or(root + 1) {
+            w.fill(asid, addr, level, Line(0));
+        }
+        hit
     }
 
     #[test]
     fn walk_caches_answer_with_the_lowest_level() {
-        let mut w = Standard::walk_cache(&machine());
-        assert_eq!(w.lookup(0x1234_5678, 1, 4, Plain), None);
-        assert_eq!(w.lookup(0x1234_5678, 1, 4, Plain), Some(2));
-        assert_eq!(
-            w.lookup(0x1234_5678, 2, 4, Plain),
-            Some(3),
-            "a 2 MiB leaf is not in a walk cache"
-        );
-        assert_eq!(w.lookup(0x1234_5678 ^ (1 << 21), 1, 4, Plain), Some(3));
-        assert_eq!(
-            w.lookup(0x1234_5678 ^ (1 << 21), 1, 4, Plain),
-            Some(2),
-            "what the walk has read"
-        );
-        assert_eq!(w.lookup(0x1234_5678 ^ (1 << 30), 1, 4, Plain), Some(4));
+        let w = &mut cache();
+        assert_eq!(walk(w, A, 0x1234_5678, 1, 4), None);
+        assert_eq!(walk(w, A, 0x1234_5678, 1, 4), Some(2));
+        let other = walk(w, A, 0x1234_5678, 2, 4);
+        assert_eq!(other, Some(3), "a 2 MiB leaf is not in a walk cache");
+        assert_eq!(walk(w, A, 0x1234_5678 ^ (1 << 21), 1, 4), Some(3));
+        let again = walk(w, A, 0x1234_5678 ^ (1 << 21), 1, 4);
+        assert_eq!(again, Some(2), "what the walk has read");
+        assert_eq!(walk(w, A, 0x1234_5678 ^ (1 << 30), 1, 4), Some(4));
+    }
+
+    #[test]
+    fn what_is_dropped_is_walked_again() {
+        let (w, b) = (&mut cache(), Asid(3));
+        let near = 0x1234_5678 ^ (1 << 21);
+        for asid in [A, b] {
+            for addr in [0x1234_5678, near] {
+                walk(w, asid, addr, 1, 4);
+            }
+        }
+        assert_eq!(w.invalidate(Stale::Page(A, 0x1234_5678)), 3);
+        let kept = w.lookup(A, near, 1, 4, Plain);
+        assert_eq!(kept, Some(2), "another table's entry");
+        assert_eq!(w.lookup(A, 0x1234_5678, 1, 4, Plain), None);
+        w.invalidate(Stale::Asid(b));
+        assert_eq!(w.lookup(b, near, 1, 4, Plain), None);
+        w.invalidate(Stale::EntryLine(Line(1)));
+        assert_eq!(w.lookup(A, near, 1, 4, Plain), None);
+    }
+
+    #[test]
+    fn at_once_is_one_after_the_other() {
+        let [mut once, mut two] = [cache(), cache()];
+        for i in 0..100_000u64 {
+            let (addr, leaf) = (mix(i) % (1 << 34), 1 + u32::from(i % 5 == 0));
+            let hit = once.lookup_or_fill(A, addr, leaf, 4, Plain);
+            assert_eq!(walk(&mut two, A, addr, leaf, 4), hit, "{i}");
+        }
     }
 }
