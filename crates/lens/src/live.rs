@@ -173,8 +173,7 @@ pub struct Reference {
     pub pa: u64,
     /// Size of the page under which the TLB holds the translation.
     pub size: PageSize,
-    /// Stores take the line exclusively: out of other nodes' L3, and in kernel
-    /// mode, where page tables are written, out of every other cache.
+    /// Stores take the line exclusively, out of every other cache.
     pub write: bool,
     /// Made in kernel mode: counted apart.
     pub kernel: bool,
@@ -347,7 +346,7 @@ impl<P: Parts> Live<P> {
                 });
             }
         }
-        if r.write && r.kernel {
+        if r.write && self.cpus.len() > 1 {
             self.fabric.take_from_others(cpu, node, Key::new(r.pa >> 6));
         }
         let mut seen = self.fabric.seen_from(cpu, node);

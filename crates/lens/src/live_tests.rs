@@ -145,6 +145,22 @@ fn a_store_to_an_entry_is_seen_by_the_next_walk_of_another_node() {
 }
 
 #[test]
+fn a_store_takes_its_line_from_the_caches_of_its_neighbour() {
+    let (m, mut l) = live(&[0, 0]);
+    let r = load(VA, 0x20_0000);
+    let store = Reference::store(VA, 0x20_0000, PageSize::Size4K);
+    let stall = |l: &Live<Standard>| l.stats(1).user.data_stall;
+    l.access(1, r, |_| {});
+    let first = stall(&l);
+    l.access(1, r, |_| {});
+    assert_eq!(stall(&l) - first, m.cache.l1.latency.at(m.clock).0, "L1");
+    let hits = l.stats(1).user.data_l3;
+    l.access(0, store, |_| {});
+    l.access(1, r, |_| {});
+    assert_eq!(l.stats(1).user.data_l3, hits + 1, "only L3 has it");
+}
+
+#[test]
 fn an_idle_cpu_is_not_charged_for_the_others_time() {
     let (_, mut l) = live(&[0, 0]);
     for i in 0..100_000u64 {
