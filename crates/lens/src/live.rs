@@ -39,12 +39,15 @@
 use crate::access::Access;
 use crate::address::{Asid, Dim, Line, PageSize};
 use crate::fabric::{Cached, Fabric};
+use crate::hash::mix;
 use crate::machine::Machine;
 use crate::part::{Level, Memory, Parts, Stale, Translation, Translations, WalkCache};
 use crate::pipe::{Pace, Pipe};
 use crate::simd::Plain;
 use crate::stats::Stats;
 use crate::tags::Key;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 /// Why a live machine could not be set up.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -224,6 +227,53 @@ pub struct CpuStats {
 struct Cpu {
     pipe: Pipe,
     stats: [Stats; 2],
+    frames: Frames,
+}
+
+/// Where the translations that a TLB may hold lead.
+///
+/// A program may change an entry and tell the TLB by INVLPG, whose operand not
+/// every source can see. That the access then goes elsewhere than the TLB says
+/// can be seen.
+#[derive(Default)]
+struct Frames(HashMap<u64, u64, BuildHasherDefault<Mixed>>);
+
+impl Frames {
+    /// Many times what a TLB holds. Of what was forgotten every frame is right.
+    const MOST: usize = 1 << 16;
+
+    fn page(addr: u64, size: PageSize) -> u64 {
+        addr >> size.shift() | u64::from(size.level()) << 58
+    }
+
+    /// Whether the page at `va` was seen to lead elsewhere than to `pa`.
+    fn contradict(&self, va: u64, pa: u64, size: PageSize) -> bool {
+        let frame = self.0.get(&Self::page(va, size));
+        frame.is_some_and(|&frame| frame != pa >> size.shift())
+    }
+
+    fn set(&mut self, va: u64, pa: u64, size: PageSize) {
+        if self.0.len() >= Self::MOST {
+            self.0.clear();
+        }
+        self.0.insert(Self::page(va, size), pa >> size.shift());
+    }
+}
+
+/// A quick hash of one number.
+#[derive(Default)]
+struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&b| self.write_u64(u64::from(b)));
+    }
+    fn write_u64(&mut self, x: u64) {
+        self.0 = mix(self.0 ^ x);
+    }
 }
 
 /// The address space of all that is fed.
@@ -276,6 +326,7 @@ impl<P: Parts> Live<P> {
                 .map(|(i, &node)| Cpu {
                     pipe: Pipe::new(i, node, pace),
                     stats: Default::default(),
+                    frames: Frames::default(),
                 })
                 .collect(),
             map,
@@ -292,7 +343,8 @@ impl<P: Parts> Live<P> {
         self.fabric.memory.add_interferer(node);
     }
 
-    /// CPU `cpu` makes access `r`. If its modelled TLB misses, `walk` is
+    /// CPU `cpu` makes access `r`. If its modelled TLB misses, or
+    /// holds another frame than the access uses, which is stale, `walk` is
     /// called once to append the entries that a walk with empty walk caches
     /// reads, in the order in which the hardware reads them; the model skips
     /// those that its walk caches and nested TLB save. Appending none means a
@@ -319,7 +371,12 @@ impl<P: Parts> Live<P> {
         let (mut start, mut cycles) = (issue, 0.0);
         let mode = usize::from(r.kernel);
         let tlb = &mut self.fabric.cores[cpu].tlb;
-        match tlb.lookup(SPACE, r.va, r.size, Plain) {
+        let mut hit = tlb.lookup(SPACE, r.va, r.size, Plain);
+        if hit.is_some() && self.cpus[cpu].frames.contradict(r.va, r.pa, r.size) {
+            tlb.invalidate(Stale::Page(SPACE, r.va));
+            hit = None;
+        }
+        match hit {
             Some(Level::First) => self.cpus[cpu].stats[mode].tlb_l1 += 1,
             Some(Level::Second) => {
                 self.cpus[cpu].stats[mode].tlb_l2 += 1;
@@ -335,6 +392,7 @@ impl<P: Parts> Live<P> {
                         .seen_from(cpu, node)
                         .occupy_walker(issue, cycles);
                 }
+                self.cpus[cpu].frames.set(r.va, r.pa, r.size);
                 let leaf = self.steps.last().map_or(0, |s| s.pa >> 6);
                 self.fabric.cores[cpu].tlb.fill(&Translation {
                     asid: SPACE,
@@ -493,6 +551,16 @@ impl<P: Parts> Live<P> {
         c.walk_cache.invalidate(Stale::All);
         c.nested_cache.invalidate(Stale::All);
         c.nested_tlb.invalidate(Stale::All);
+        self.cpus[cpu].frames.0.clear();
+    }
+
+    /// CPU `cpu` drops its walk caches, as INVLPG does beside the page that it
+    /// names: for sources that see the instruction and not its operand. That the
+    /// page is stale shows when it is used with another frame.
+    pub fn drop_walk_caches(&mut self, cpu: usize) {
+        let c = &mut self.fabric.cores[cpu];
+        c.walk_cache.invalidate(Stale::All);
+        c.nested_cache.invalidate(Stale::All);
     }
 
     /// CPU `cpu` drops its translation of `va` in a page of any size, and its
@@ -500,8 +568,7 @@ impl<P: Parts> Live<P> {
     pub fn invalidate(&mut self, cpu: usize, va: u64) {
         let c = &mut self.fabric.cores[cpu];
         c.tlb.invalidate(Stale::Page(SPACE, va));
-        c.walk_cache.invalidate(Stale::All);
-        c.nested_cache.invalidate(Stale::All);
+        self.drop_walk_caches(cpu);
     }
 
     /// CPU `cpu` stops for `cycles` (an exception, an interrupt), charged to

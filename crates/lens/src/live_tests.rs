@@ -73,6 +73,35 @@ fn a_hit_asks_for_no_walk_and_a_neighbour_for_the_leaf_only() {
 }
 
 #[test]
+fn a_hit_on_another_frame_was_stale_and_walks() {
+    let (_, mut l) = live(&[0]);
+    for (pa, walks) in [
+        (0x20_0000, 1),
+        (0x20_0fff, 1),
+        (0x30_0000, 2),
+        (0x30_0000, 2),
+    ] {
+        l.access(0, load(VA, pa), native(VA, 0));
+        assert_eq!(l.stats(0).user.walks, walks, "{pa:#x}");
+    }
+    // The page is dropped from both levels, and another stays.
+    l.access(0, load(VA + 4096, 0x40_0000), native(VA + 4096, 0));
+    l.access(0, load(VA, 0x20_0000), native(VA, 0));
+    l.access(0, load(VA + 4096, 0x40_0000), |_| {
+        panic!("another page stays")
+    });
+    // INVLPG of whatever page: the walk starts at the root.
+    let refs = l.stats(0).user.walk_refs;
+    l.drop_walk_caches(0);
+    l.access(0, load(VA, 0x50_0000), native(VA, 0));
+    assert_eq!(l.stats(0).user.walk_refs - refs, 4);
+    // After a flush it may lead anywhere.
+    l.flush(0);
+    l.access(0, load(VA, 0x60_0000), native(VA, 0));
+    l.access(0, load(VA, 0x60_0000), |_| panic!("the TLB has it"));
+}
+
+#[test]
 fn a_cold_two_dimensional_walk_reads_24_entries_and_a_warm_one_what_is_left() {
     // Guest tables share no nested table with each other or with the data.
     let gpa = |level: u64| level << 40;

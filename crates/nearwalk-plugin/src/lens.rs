@@ -167,8 +167,12 @@ impl Lens {
                 state.sizes.forget();
                 self.live.flush(cpu);
             }
-            // Which page is in a register, and those cannot be read.
-            Event::DropsPage => state.sizes.forget(),
+            // Which page is in a register, and those cannot be read. The model
+            // finds a stale page when it is used with another frame.
+            Event::DropsPage => {
+                state.sizes.forget();
+                self.live.drop_walk_caches(cpu);
+            }
             Event::Begin if state.root.is_some() => {
                 self.settle();
             }
