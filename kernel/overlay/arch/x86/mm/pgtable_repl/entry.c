@@ -117,11 +117,17 @@ void __pgtable_repl_set_entry(void *entry, pteval_t val, enum pg_level level)
 	struct ptdesc *copy;
 	bool user;
 
-	if (!table || !table->pt_repl)
+	if (!table)
 		return;
 
-	/* An open run must not store this entry once it points to a table. */
+	/*
+	 * An open run must not store this entry once it points to a table. Nor
+	 * may one of the table that is being linked outlive the lock: without a
+	 * copy of this table now, a lazy fault may make some of both.
+	 */
 	pgtable_repl_lazy_flush();
+	if (!table->pt_repl)
+		return;
 
 	/* The kernel's half of a root is the same in all: not replicated. */
 	user = level < repl_root_level() || pgdp_maps_userspace(entry);

@@ -406,6 +406,28 @@ static void repl_test_section_ends_where_it_sleeps(struct kunit *test)
 	arch_leave_lazy_mmu_mode();
 }
 
+/*
+ * A table of leaves is filled, then linked in a table that has no copies, and the
+ * lock is let go: a fault may then make copies of both.
+ */
+static void repl_test_run_ends_where_a_table_is_linked(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	pmd_t *pmdp = (pmd_t *)get_zeroed_page(GFP_KERNEL);
+	struct ptdesc *copy;
+
+	KUNIT_ASSERT_NOT_NULL(test, pmdp);
+	copy = repl_test_section(test);
+	ptep_get_and_clear(t->mm, TEST_ADDR, t->ptep);
+	KUNIT_EXPECT_NOT_NULL(test, this_cpu_ptr(&pgtable_repl_batch)->run[0].end);
+	set_pmd(pmdp, __pmd(0));
+	KUNIT_EXPECT_NULL(test, this_cpu_ptr(&pgtable_repl_batch)->run[0].end);
+	repl_test_section_end(t);
+	KUNIT_EXPECT_EQ(test, *repl_slot(copy, t->ptep), 0);
+	repl_test_empty(t);
+	free_page((unsigned long)pmdp);
+}
+
 struct repl_test_irq {
 	struct irq_work work;
 	pte_t *ptep;
@@ -650,39 +672,146 @@ static void repl_test_short_of_memory(struct kunit *test)
 	repl_test_empty(t);
 }
 
+/* A node's watermarks, out of reach or as they were. */
+struct repl_marks {
+	unsigned long mark[MAX_NR_ZONES][NR_WMARK];
+};
+
+static void repl_test_marks(struct repl_marks *marks, int nid, bool raise)
+{
+	struct zone *zones = NODE_DATA(nid)->node_zones;
+	int i, wmark;
+
+	for (i = 0; i < MAX_NR_ZONES; i++) {
+		if (!raise) {
+			memcpy(zones[i]._watermark, marks->mark[i],
+			       sizeof(marks->mark[i]));
+			continue;
+		}
+		memcpy(marks->mark[i], zones[i]._watermark,
+		       sizeof(marks->mark[i]));
+		/* All: above the high one, the allocator asks no further. */
+		for (wmark = 0; wmark < NR_WMARK; wmark++)
+			zones[i]._watermark[wmark] = LONG_MAX / 2;
+	}
+}
+
 /* Who frees memory takes no copy from what is kept back for that. */
 static void repl_test_leaves_reserves_alone(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
-	unsigned long marks[MAX_NR_ZONES][NR_WMARK];
+	struct repl_marks marks;
 	unsigned int flags, domain;
-	struct zone *zones;
 	struct page *page;
-	int i, wmark;
 
 	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
 	domain = first_node(t->mm->pgtable_repl->policy.nodes);
-	zones = NODE_DATA(pgtable_repl_domain_node(domain))->node_zones;
 	page = pgtable_repl_alloc_page(t->mm, domain, 0,
 				       GFP_NOWAIT | __GFP_NOWARN);
 	KUNIT_ASSERT_NOT_NULL(test, page);
 	__free_page(page);
 
 	flags = memalloc_noreclaim_save();
-	for (i = 0; i < MAX_NR_ZONES; i++) {
-		memcpy(marks[i], zones[i]._watermark, sizeof(marks[i]));
-		/* All: above the high one, the allocator asks no further. */
-		for (wmark = 0; wmark < NR_WMARK; wmark++)
-			zones[i]._watermark[wmark] = LONG_MAX / 2;
-	}
+	repl_test_marks(&marks, pgtable_repl_domain_node(domain), true);
 	page = pgtable_repl_alloc_page(t->mm, domain, 0,
 				       GFP_NOWAIT | __GFP_NOWARN);
-	for (i = 0; i < MAX_NR_ZONES; i++)
-		memcpy(zones[i]._watermark, marks[i], sizeof(marks[i]));
+	repl_test_marks(&marks, pgtable_repl_domain_node(domain), false);
 	memalloc_noreclaim_restore(flags);
 	KUNIT_EXPECT_NULL(test, page);
 	if (page)
 		__free_page(page);
+}
+
+/* What an exiting process has does not keep others from giving back. */
+static void repl_test_others_are_exiting(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct mm_struct *other = mm_alloc();
+	struct pgtable_repl_policy policy;
+	struct repl_marks marks;
+	int i, nid;
+
+	KUNIT_ASSERT_NOT_NULL(test, other);
+	KUNIT_EXPECT_EQ(test, repl_test_all(t), 0);
+	pgtable_repl_get(t->mm, &policy);
+	if (nodes_weight(policy.nodes) < 2) {
+		mmput(other);
+		kunit_skip(test, "needs memory for others meanwhile");
+	}
+	KUNIT_EXPECT_EQ(test, pgtable_repl_set(other, &policy), 0);
+	for_each_node_mask(i, policy.nodes)
+		nid = i;
+
+	atomic_long_add(64, &other->pgtable_repl->node_pages[nid]);
+	atomic_set(&other->mm_users, 0);
+	repl_test_marks(&marks, nid, true);
+	pgtable_repl_want(nid, 4096);
+	pgtable_repl_drop_now(MAX_SCHEDULE_TIMEOUT);
+	repl_test_marks(&marks, nid, false);
+	atomic_set(&other->mm_users, 1);
+	atomic_long_sub(64, &other->pgtable_repl->node_pages[nid]);
+
+	KUNIT_EXPECT_TRUE(test, node_isset(nid, t->mm->pgtable_repl->dropped));
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+	mmput(other);
+}
+
+/* How many domains have their root published. */
+static unsigned int repl_test_roots(struct repl_test *t)
+{
+	unsigned int domain, nr = 0;
+
+	for (domain = 0; domain < pgtable_repl_nr_domains(); domain++)
+		nr += !!pgtable_repl_domain_root(t->mm, domain);
+	return nr;
+}
+
+/*
+ * Switched off for the system, an address space that keeps its lock gets no
+ * more copies, and nobody walks those that it has.
+ */
+static void repl_test_mode_reaches_the_busy(struct kunit *test)
+{
+	struct repl_wait wait = REPL_WAIT_NONE;
+	int mode = sysctl_pgtable_repl_mode;
+	struct repl_test *t = test->priv;
+	unsigned int roots, domain;
+	struct page *page;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	domain = first_node(t->mm->pgtable_repl->policy.nodes);
+	roots = repl_test_roots(t);
+	KUNIT_ASSERT_NE(test, roots, 0);
+
+	mmap_read_lock(t->mm);
+	WRITE_ONCE(sysctl_pgtable_repl_mode, PGTABLE_REPL_SYS_OFF);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_switch_off(t->mm, &wait), -EAGAIN);
+	KUNIT_EXPECT_TRUE(test, wait.busy);
+	page = pgtable_repl_alloc_page(t->mm, domain, 0,
+				       GFP_NOWAIT | __GFP_NOWARN);
+	KUNIT_EXPECT_NULL(test, page);
+	if (page)
+		__free_page(page);
+	KUNIT_EXPECT_EQ(test, repl_test_roots(t), 0);
+	mmap_read_unlock(t->mm);
+
+	/* Nor does who builds trees just then publish any. */
+	arch_pgtable_repl_lock(t->mm);
+	pgtable_repl_add_trees(t->mm, &t->mm->pgtable_repl->policy.nodes);
+	arch_pgtable_repl_unlock(t->mm);
+	KUNIT_EXPECT_EQ(test, repl_test_roots(t), 0);
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+
+	/* On again, before anybody got to it: what it asked for holds. */
+	WRITE_ONCE(sysctl_pgtable_repl_mode, PGTABLE_REPL_SYS_PROCESS);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_switch_off(t->mm, &wait), 0);
+	pgtable_repl_refill(t->mm, &wait);
+	KUNIT_EXPECT_EQ(test, repl_test_roots(t), roots);
+
+	WRITE_ONCE(sysctl_pgtable_repl_mode, PGTABLE_REPL_SYS_OFF);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_switch_off(t->mm, &wait), 0);
+	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
+	WRITE_ONCE(sysctl_pgtable_repl_mode, mode);
 }
 
 static void repl_test_check_finds_damage(struct kunit *test)
@@ -1280,6 +1409,60 @@ static void repl_test_has_one_root_a_domain(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
 }
 
+/*
+ * What an address space is to follow that is just being made, under its lock, by
+ * who may have read another mode, is not settled by looking at it.
+ */
+static void repl_test_follows_when_it_is_made(struct kunit *test)
+{
+	struct pgtable_repl_policy policy = { .mode = PR_PGTABLE_REPL_OFF };
+	struct repl_wait wait = REPL_WAIT_NONE;
+	struct repl_test *t = test->priv;
+
+	if (sysctl_pgtable_repl_mode >= PGTABLE_REPL_SYS_ALL)
+		kunit_skip(test, "every process is replicated");
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	KUNIT_ASSERT_EQ(test, pgtable_repl_set(t->mm, &policy), 0);
+	KUNIT_EXPECT_TRUE(test, pgtable_repl_follows(t->mm));
+	t->mm->pgtable_repl->unset = true;
+	mmap_write_lock(t->mm);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_follow(t->mm, &wait), -EAGAIN);
+	mmap_write_unlock(t->mm);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_follow(t->mm, &wait), 1);
+	KUNIT_EXPECT_TRUE(test, pgtable_repl_follows(t->mm));
+}
+
+/* Asked for again, a lazy tree gets what it lacked; others stay. */
+static void repl_test_lazy_asked_again(struct kunit *test)
+{
+	struct pgtable_repl_policy policy;
+	struct repl_test *t = test->priv;
+	pgd_t *lacks, *other;
+	int first, last, nid;
+
+	repl_test_lazy(test, 0);
+	pgtable_repl_get(t->mm, &policy);
+	first = first_node(policy.nodes);
+	for_each_node_mask(nid, policy.nodes)
+		last = nid;
+	lacks = pgtable_repl_domain_root(t->mm, last);
+	other = pgtable_repl_domain_root(t->mm, first);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_set(t->mm, &policy), 0);
+	KUNIT_EXPECT_PTR_EQ(test, pgtable_repl_domain_root(t->mm, last), lacks);
+	/* As if it had found no memory for a copy. */
+	node_set(last, t->mm->pgtable_repl->lacking);
+	node_set(last, t->mm->pgtable_repl->linked);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_set(t->mm, &policy), 0);
+	KUNIT_EXPECT_PTR_NE(test, pgtable_repl_domain_root(t->mm, last), lacks);
+	KUNIT_EXPECT_NOT_NULL(test, pgtable_repl_domain_root(t->mm, last));
+	KUNIT_EXPECT_FALSE(test, node_isset(last, t->mm->pgtable_repl->linked));
+	if (first != last)
+		KUNIT_EXPECT_PTR_EQ(test, other,
+				    pgtable_repl_domain_root(t->mm, first));
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+	repl_test_empty(t);
+}
+
 /* Bits survive, and all entries are there, when trees become eager. */
 static void repl_test_lazy_becomes_eager(struct kunit *test)
 {
@@ -1340,6 +1523,7 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_run_is_swept_at_the_end),
 	KUNIT_CASE(repl_test_flush_comes_after_the_sweep),
 	KUNIT_CASE(repl_test_section_ends_where_it_sleeps),
+	KUNIT_CASE(repl_test_run_ends_where_a_table_is_linked),
 	KUNIT_CASE(repl_test_interrupt_leaves_runs_alone),
 	KUNIT_CASE(repl_test_slow_halves_are_not_traced),
 	KUNIT_CASE(repl_test_run_leaves_gaps_alone),
@@ -1350,6 +1534,8 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_change_of_mask),
 	KUNIT_CASE(repl_test_short_of_memory),
 	KUNIT_CASE(repl_test_leaves_reserves_alone),
+	KUNIT_CASE(repl_test_others_are_exiting),
+	KUNIT_CASE(repl_test_mode_reaches_the_busy),
 	KUNIT_CASE(repl_test_check_finds_damage),
 	KUNIT_CASE(repl_test_lazy_fills_a_group),
 	KUNIT_CASE(repl_test_lazy_stays_in_the_vma),
@@ -1367,6 +1553,8 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_lazy_gather_minds_khugepaged),
 	KUNIT_CASE(repl_test_domains_agree_with_cpus),
 	KUNIT_CASE(repl_test_has_one_root_a_domain),
+	KUNIT_CASE(repl_test_follows_when_it_is_made),
+	KUNIT_CASE(repl_test_lazy_asked_again),
 	KUNIT_CASE(repl_test_lazy_becomes_eager),
 	KUNIT_CASE(repl_test_refuses_nonsense),
 	{}
