@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Installs the Debian packages that building and running Nearwalk needs: only
 # what is missing, without questions. Usage:
-#   setup.sh [kernel|lab|demo|bench|mm|soak|bochs|configs|all]
-# What bochs and configs need is not part of all: they run on demand.
+#   setup.sh [kernel|lab|demo|bench|mm|soak|bochs|configs|bpf|all]
+# What bochs, configs and bpf need is not part of all: they run on demand.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -18,7 +18,8 @@ soak=(e2fsprogs memcached openjdk-17-jdk-headless postgresql procps
 	python3 redis-server stress-ng)
 bochs=(bochs bochsbios grub-common grub-pc-bin mtools vgabios xorriso)
 configs=(dwarves linux-config-6.12)
-check=(clang-14 coccinelle llvm-14 shellcheck spin stress-ng)
+bpf=(clang-14 llvm-14)
+check=(coccinelle shellcheck spin stress-ng)
 
 case ${1:-all} in
 kernel) want=("${kernel[@]}") ;;
@@ -29,8 +30,9 @@ mm) want=("${kernel[@]}" "${lab[@]}" "${mm[@]}") ;;
 soak) want=("${kernel[@]}" "${lab[@]}" "${soak[@]}") ;;
 bochs) want=("${kernel[@]}" "${lab[@]}" "${bochs[@]}") ;;
 configs) want=("${kernel[@]}" "${lab[@]}" "${configs[@]}") ;;
+bpf) want=("${lab[@]}" "${bpf[@]}") ;;
 all) want=("${kernel[@]}" "${lab[@]}" "${demo[@]}" "${bench[@]}" "${mm[@]}" "${soak[@]}" "${check[@]}") ;;
-*) die "unknown group '$1'; allowed: kernel, lab, demo, bench, mm, soak, bochs, configs, all" ;;
+*) die "unknown group '$1'; allowed: kernel, lab, demo, bench, mm, soak, bochs, configs, bpf, all" ;;
 esac
 
 # Whoever names a source archive does not need Debian's.

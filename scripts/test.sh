@@ -145,9 +145,12 @@ stage_lab() {
 	return $status
 }
 
-# Kernels as Debian ships them; fetches some 200 MB the first time.
+# Kernels as Debian ships them; fetches some 200 MB the first time. Also whether
+# the BPF object is what its source makes, for which it installs clang.
 stage_stock() {
-	cargo build --locked -p nearwalk || return
+	scripts/setup.sh bpf
+	cargo test --locked -p nearwalk-walk --test object
+	cargo build --locked -p nearwalk
 	scripts/stock.sh
 }
 
