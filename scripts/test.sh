@@ -181,8 +181,9 @@ selftests_in_vm() {
 	[ "$name" != vm-domains ] || cpus=1
 	# Fewer rounds of what is repeated where another stage makes all of them.
 	case $name in
-	vm-debug) percent=25 ;;
-	vm-release) percent=50 ;;
+	vm-debug) percent=15 ;;
+	vm-release) percent=25 ;;
+	vm-isolated) percent=50 ;;
 	esac
 	[ "$name" != kunit ] || before=(sh -c 'cat /sys/kernel/debug/kunit/*/results && exec "$@"' kunit)
 	# The default CPU, and protection keys.
