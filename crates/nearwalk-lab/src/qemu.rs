@@ -244,8 +244,8 @@ fn export(args: &mut Arguments, tag: &str, path: &Path, more: &str) {
     );
 }
 
-/// A virtio device that the guest reaches by I/O ports alone: no device of the
-/// machine has memory that the guest maps.
+/// A virtio device that the guest reaches by I/O ports alone: no PCI device of the
+/// machine has memory.
 ///
 /// In QEMU before 8.1 a vCPU thread can look up what it remembers of an address in
 /// the map of devices that another vCPU has just replaced (`tcg_commit()`), and its

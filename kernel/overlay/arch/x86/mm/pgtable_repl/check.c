@@ -221,9 +221,12 @@ void arch_pgtable_repl_check(struct mm_struct *mm,
 	for (domain = 0; domain < pgtable_repl_nr_domains(); domain++) {
 		struct ptdesc *copy = repl_find(root, domain);
 
-		/* With the mode off, trees wait for the lock withdrawn. */
-		if (!repl->roots[domain] &&
-		    READ_ONCE(sysctl_pgtable_repl_mode) == PGTABLE_REPL_SYS_OFF)
+		/*
+		 * A tree that was withdrawn without the lock waits for it, to be
+		 * taken down or published again; its node lacks copies until then.
+		 */
+		if (!READ_ONCE(repl->roots[domain]) &&
+		    node_isset(pgtable_repl_domain_node(domain), repl->lacking))
 			continue;
 		if ((copy ? ptdesc_address(copy) : NULL) !=
 		    repl->roots[domain])
