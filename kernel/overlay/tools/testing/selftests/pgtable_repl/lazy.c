@@ -460,6 +460,16 @@ static int flip(struct area *area)
 	return 0;
 }
 
+/*
+ * Flushes of what only node 0 has used.  A CPU that runs another process for a
+ * moment has left the mask of those to be asked: most of them is enough.
+ */
+#define EXPECT_NOBODY_ASKED(requested, sent, others) do {			\
+	EXPECT_LT((long)FLIPS * (repl_topo.nr - 1) / 2, requested);		\
+	EXPECT_EQ(0, sent);							\
+	EXPECT_GE(2, others);							\
+} while (0)
+
 TEST_F(lazy, protection_of_private_page)
 {
 	struct area area = { .len = PMD_SIZE };
@@ -467,9 +477,7 @@ TEST_F(lazy, protection_of_private_page)
 
 	ASSERT_EQ(0, touch(0, &area));
 	ASSERT_EQ(0, shootdowns(flip, &area, &requested, &sent, &others));
-	EXPECT_LE((long)FLIPS * (repl_topo.nr - 1), requested);
-	EXPECT_GE(2, others)
-		TH_LOG("requested %ld", requested);
+	EXPECT_NOBODY_ASKED(requested, sent, others);
 	munmap(area.mem, area.len);
 }
 
@@ -502,13 +510,11 @@ TEST_F(lazy, unmapping_of_private_pages)
 	repl_store(room, 1);
 	area.mem = room + PMD_SIZE / 2;
 	ASSERT_EQ(0, shootdowns(map_and_unmap, &area, &requested, &sent, &others));
-	EXPECT_LE((long)FLIPS * (repl_topo.nr - 1), requested);
-	EXPECT_GE(2, others);
+	EXPECT_NOBODY_ASKED(requested, sent, others);
 	ASSERT_EQ(0, munmap(room, PMD_SIZE));
 	area = (struct area){ room, PMD_SIZE };
 	ASSERT_EQ(0, shootdowns(map_and_unmap, &area, &requested, &sent, &others));
-	EXPECT_LE((long)FLIPS * (repl_topo.nr - 1), requested);
-	EXPECT_GE(2, others);
+	EXPECT_NOBODY_ASKED(requested, sent, others);
 }
 
 /* A page that node 1 reads: flushes go there and nowhere else. */
@@ -523,7 +529,7 @@ TEST_F(lazy, protection_of_shared_page)
 	ASSERT_EQ(0, repl_on(1, read_all, &area));
 	ASSERT_EQ(0, shootdowns(flip, &area, &requested, &sent, &others));
 	EXPECT_LE((long)FLIPS, sent);
-	EXPECT_LE((long)FLIPS * (repl_topo.nr - 2), requested - sent);
+	EXPECT_LT((long)FLIPS * (repl_topo.nr - 2) / 2, requested - sent);
 	EXPECT_LT(0, others);
 	munmap(area.mem, area.len);
 }
@@ -555,11 +561,11 @@ TEST_F(lazy, search_for_tables_is_bounded)
 	for (i = 0; i < MANY; i++)
 		EXPECT_EQ(0, repl_load(area.mem + i * PMD_SIZE));
 	ASSERT_EQ(0, shootdowns(drop_few, &area, &requested, &sent, &others));
-	EXPECT_LE(repl_topo.nr - 1, requested);
-	EXPECT_LE(repl_topo.nr - 1, requested - sent);
+	EXPECT_LT(0, requested);
+	EXPECT_EQ(0, sent);
 	/* It does not find out that nobody else has them. */
 	ASSERT_EQ(0, shootdowns(drop_many, &area, &requested, &sent, &others));
-	EXPECT_LE(repl_topo.nr - 1, requested);
+	EXPECT_LT(0, requested);
 	EXPECT_EQ(requested, sent);
 	munmap(area.mem, area.len);
 }
