@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 
 #include "pgtable_repl_harness.h"
 
@@ -38,23 +39,28 @@ static int set(const char *text)
 	return repl_write_file(DOMAINS, text);
 }
 
+/*
+ * With numa=fake each node's list has the CPUs of others, too. Where a CPU is, it
+ * says itself.
+ */
 static void find_cpus(void)
 {
+	int cpu, at[MAX_CPUS];
 	cpu_set_t allowed;
-	int cpu, node;
+	unsigned int node;
 
 	cpus.nr = 0;
 	sched_getaffinity(0, sizeof(allowed), &allowed);
-	for (node = 0; node < repl_topo.nr_possible; node++) {
-		struct repl_mask list;
-		char path[80];
-
-		snprintf(path, sizeof(path),
-			 "/sys/devices/system/node/node%d/cpulist", node);
-		if (repl_read_list(path, &list))
-			continue;
-		for (cpu = 0; cpu < MAX_CPUS && cpus.nr < MAX_CPUS; cpu++) {
-			if (!repl_mask_has(&list, cpu) || !CPU_ISSET(cpu, &allowed))
+	for (cpu = 0; cpu < MAX_CPUS; cpu++) {
+		at[cpu] = -1;
+		if (CPU_ISSET(cpu, &allowed) && !repl_pin(cpu) &&
+		    !syscall(SYS_getcpu, NULL, &node, NULL))
+			at[cpu] = node;
+	}
+	sched_setaffinity(0, sizeof(allowed), &allowed);
+	for (node = 0; node < (unsigned int)repl_topo.nr_possible; node++) {
+		for (cpu = 0; cpu < MAX_CPUS; cpu++) {
+			if (at[cpu] != (int)node)
 				continue;
 			cpus.cpu[cpus.nr] = cpu;
 			cpus.node[cpus.nr++] = node;
