@@ -340,4 +340,61 @@ TEST_F(control, keys_rest)
 	EXPECT_EQ(0, repl_write_file(TRACING "kprobe_events", "-:" EVENT));
 }
 
+/* What a thread on each node reads and writes, and a child has; how many went wrong. */
+static int touch(int index, void *arg)
+{
+	char *mem = arg;
+
+	repl_store(mem + index * PAGE, index + 1);
+	return repl_load(mem + index * PAGE) != (uint64_t)index + 1;
+}
+
+static int use_copies(void)
+{
+	size_t len = REPL_MASK_BITS * PAGE;
+	char *mem = mmap(NULL, len, RW, ANON, -1, 0);
+	int errors;
+	pid_t pid;
+
+	if (mem == MAP_FAILED || repl_set_all())
+		return -1;
+	errors = repl_on_all(touch, mem);
+	pid = fork();
+	if (!pid)
+		_exit(repl_load(mem) != 1 || repl_check(getpid()));
+	errors += repl_wait(pid) + repl_check(getpid());
+	errors += repl_set_off();
+	munmap(mem, len);
+	return errors;
+}
+
+/*
+ * The gates of all accessors close once nobody has copies, and open again. Where
+ * they are held open from boot on, as in the lab, they never do.
+ */
+TEST_F_TIMEOUT(control, gates_close_and_open, 300)
+{
+	char text[4096];
+	int round, tries;
+	long before;
+
+	if (repl_read_file("/proc/cmdline", text, sizeof(text)) ||
+	    strstr(text, "pgtable_repl=hold"))
+		SKIP(return, "the gates are held open (pgtable_repl=hold)");
+	if (repl_write_file(TRACING "kprobe_events", "p:" EVENT
+			    " arch_pgtable_repl_key_set"))
+		SKIP(return, "needs kprobes");
+	EXPECT_EQ(0, repl_write_file(TRACING "events/kprobes/" EVENT "/enable", "1"));
+	for (round = 0; round < 2; round++) {
+		before = patched();
+		EXPECT_EQ(0, use_copies());
+		/* Opened, and, when the last reference has been gone for long, closed. */
+		for (tries = 0; tries < 2000 && patched() < before + 2; tries++)
+			pause_ms(100);
+		EXPECT_EQ(before + 2, patched());
+	}
+	EXPECT_EQ(0, repl_write_file(TRACING "events/kprobes/" EVENT "/enable", "0"));
+	EXPECT_EQ(0, repl_write_file(TRACING "kprobe_events", "-:" EVENT));
+}
+
 TEST_HARNESS_MAIN
