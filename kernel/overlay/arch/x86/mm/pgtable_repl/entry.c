@@ -87,7 +87,8 @@ static void repl_link(struct ptdesc *table, void *entry, pteval_t val,
 
 		/* The others of these are linked when they fault (lazy.c). */
 		if (copy->pt_repl_lazy && !repl_none(READ_ONCE(*slot)))
-			repl_note(copy, READ_ONCE(*slot) & _PAGE_PRESENT);
+			repl_note(copy, slot, 1,
+				  READ_ONCE(*slot) & _PAGE_PRESENT);
 		if (copy->pt_repl_lazy && !repl_own(copy)) {
 			if (READ_ONCE(*slot))
 				repl_write(slot, 0, level);
@@ -634,7 +635,7 @@ pteval_t __repl_slow repl_wrprotect(void *entry, unsigned long nr)
 		if (copy->pt_repl_lazy) {
 			if (repl_none(old))
 				continue;
-			repl_note(copy, false);
+			repl_note(copy, slot, 1, false);
 		}
 		do {
 			new = native_pte_val(pte_wrprotect(native_make_pte(old)));

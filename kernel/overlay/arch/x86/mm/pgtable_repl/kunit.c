@@ -1040,8 +1040,85 @@ static void repl_test_lazy_gather_knows_who_had_it(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, tlb.repl_owed);
 	tlb_flush_pte_range(&tlb, TEST_ADDR + TEST_USED * PAGE_SIZE, PAGE_SIZE);
 	spin_unlock(t->ptl);
+	/* Nor does a flush of another page settle it. */
+	flush_tlb_mm_range(t->mm, TEST_ADDR, TEST_ADDR + PAGE_SIZE, PAGE_SHIFT,
+			   false);
+	KUNIT_EXPECT_TRUE(test, tlb.repl_owed);
 	tlb_flush_mmu(&tlb);
 	KUNIT_EXPECT_FALSE(test, tlb.repl_owed);
+	tlb_finish_mmu(&tlb);
+	repl_test_empty(t);
+}
+
+/* A page that rmap unmaps within a gather is flushed by who does that. */
+static void repl_test_lazy_page_is_settled_by_its_flush(struct kunit *test)
+{
+	unsigned long addr = TEST_ADDR + TEST_USED * PAGE_SIZE;
+	struct repl_test *t = test->priv;
+	struct mmu_gather tlb;
+	cpumask_var_t to;
+	unsigned int i;
+
+	KUNIT_ASSERT_TRUE(test, zalloc_cpumask_var(&to, GFP_KERNEL));
+	repl_test_lazy(test, 0);
+	repl_test_used(test);
+	tlb_gather_mmu(&tlb, t->mm);
+	/* By itself, and in a batch. */
+	for (i = 0; i < 2; i++) {
+		repl_test_fault(t, TEST_USED);
+		spin_lock(t->ptl);
+		ptep_get_and_clear(t->mm, addr, t->ptep + TEST_USED);
+		KUNIT_EXPECT_TRUE(test, tlb.repl_owed);
+		if (i)
+			pgtable_repl_add_sharers(to, t->mm, addr);
+		else
+			flush_tlb_mm_range(t->mm, addr, addr + PAGE_SIZE,
+					   PAGE_SHIFT, false);
+		KUNIT_EXPECT_FALSE_MSG(test, tlb.repl_owed, "flush %u", i);
+		set_pte_at(t->mm, addr, t->ptep + TEST_USED, repl_test_pte(t));
+		spin_unlock(t->ptl);
+	}
+	/*
+	 * In a batch after the trees were withdrawn, as when domains change: that
+	 * has flushed all.  A warning fails the run.
+	 */
+	repl_test_fault(t, TEST_USED);
+	spin_lock(t->ptl);
+	ptep_get_and_clear(t->mm, addr, t->ptep + TEST_USED);
+	spin_unlock(t->ptl);
+	KUNIT_EXPECT_TRUE(test, tlb.repl_owed);
+	t->mm->pgtable_repl->filtered = NODE_MASK_NONE;
+	pgtable_repl_add_sharers(to, t->mm, addr);
+	tlb_flush_mmu(&tlb);
+	KUNIT_EXPECT_FALSE(test, tlb.repl_owed);
+	tlb_finish_mmu(&tlb);
+	free_cpumask_var(to);
+	repl_test_empty(t);
+}
+
+/* What is put back as something that nobody can walk is gone, too. */
+static void repl_test_lazy_gather_owes_what_is_forbidden(struct kunit *test)
+{
+	unsigned long addr = TEST_ADDR + TEST_USED * PAGE_SIZE;
+	struct repl_test *t = test->priv;
+	pte_t *ptep, pte;
+	struct mmu_gather tlb;
+	struct ptdesc *copy;
+
+	repl_test_lazy(test, 0);
+	copy = repl_test_used(test);
+	ptep = t->ptep + TEST_USED;
+	tlb_gather_mmu(&tlb, t->mm);
+	spin_lock(t->ptl);
+	pte = ptep_modify_prot_start_copied(&t->vma, addr, ptep);
+	KUNIT_EXPECT_NE(test, *repl_slot(copy, ptep), 0);
+	KUNIT_EXPECT_FALSE(test, tlb.repl_owed);
+	ptep_modify_prot_commit_copied(&t->vma, addr, ptep, pte,
+				       pte_modify(pte, PAGE_NONE));
+	spin_unlock(t->ptl);
+	KUNIT_EXPECT_EQ(test, *repl_slot(copy, ptep), 0);
+	KUNIT_EXPECT_TRUE(test, tlb.repl_owed);
+	tlb_flush_pte_range(&tlb, addr, PAGE_SIZE);
 	tlb_finish_mmu(&tlb);
 	repl_test_empty(t);
 }
@@ -1542,6 +1619,8 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_lazy_has_changes_where_it_has_pages),
 	KUNIT_CASE(repl_test_lazy_gets_what_its_fault_makes),
 	KUNIT_CASE(repl_test_lazy_gather_knows_who_had_it),
+	KUNIT_CASE(repl_test_lazy_page_is_settled_by_its_flush),
+	KUNIT_CASE(repl_test_lazy_gather_owes_what_is_forbidden),
 	KUNIT_CASE(repl_test_lazy_holds_hugetlb),
 	KUNIT_CASE(repl_test_lazy_answers_with_interrupts_on),
 	KUNIT_CASE(repl_test_lazy_holds_what_mprotect_rewrites),

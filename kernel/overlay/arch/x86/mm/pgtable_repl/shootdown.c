@@ -90,13 +90,55 @@ static const struct cpumask *repl_maybe_lose(const struct cpumask *cpus)
 }
 #endif
 
-/* A gather of this task owes nothing for what it has changed so far. */
-static void repl_flushed(const struct mm_struct *mm)
+/*
+ * Whether a flush from @start to @last, inclusive, covers what a gather owes one
+ * for.  One of several PTE tables is taken to.
+ */
+static bool repl_covers(const struct mmu_gather *tlb, unsigned long start,
+			unsigned long last)
+{
+	pteval_t *table = (pteval_t *)tlb->mm->pgd;
+	enum pg_level level;
+
+	if ((start ^ last) & PMD_MASK)
+		return true;
+	if (!tlb->repl_first)
+		return false;
+	for (level = repl_root_level();; level--) {
+		unsigned int shift = page_level_shift(level);
+		pteval_t *entry = table + ((start >> shift) & (PTRS_PER_PTE - 1));
+		pteval_t val;
+
+		if (!(((unsigned long)entry ^ (unsigned long)tlb->repl_first) &
+		      PAGE_MASK))
+			return tlb->repl_first >= (void *)entry &&
+			       tlb->repl_last <= (void *)(entry +
+						((last - start) >> shift));
+		val = READ_ONCE(*entry);
+		if (level == PG_LEVEL_4K || !repl_is_table(val))
+			return false;
+		table = ptdesc_address(repl_child(val));
+	}
+}
+
+/*
+ * This task flushes its gather, @by, or something else: what the gather owes a
+ * flush for may be settled.  @end is TLB_FLUSH_ALL for all.
+ *
+ * Context: see __pgtable_repl_add_sharers().
+ */
+static void repl_flushed(const struct mm_struct *mm, const struct mmu_gather *by,
+			 unsigned long start, unsigned long end)
 {
 	struct mmu_gather *tlb = current->repl_gather;
 
-	if (tlb && tlb->mm == mm)
-		tlb->repl_owed = false;
+	if (!tlb || tlb->mm != mm || !tlb->repl_owed)
+		return;
+	if (by != tlb && end != TLB_FLUSH_ALL &&
+	    (start >= end || end > TASK_SIZE_MAX ||
+	     !repl_covers(tlb, start, end - 1)))
+		return;
+	tlb->repl_owed = false;
 }
 
 /* A search for the domains that share what maps a range. */
@@ -227,7 +269,7 @@ void __pgtable_repl_add_sharers(struct cpumask *to, struct mm_struct *mm,
 {
 	struct repl_sharers s;
 
-	repl_flushed(mm);
+	repl_flushed(mm, NULL, addr, addr + PAGE_SIZE);
 	preempt_disable();	/* the mask is this CPU's */
 	if (repl_sharers_begin(&s, mm_pgtable_repl(mm))) {
 		rcu_read_lock();
@@ -266,7 +308,7 @@ const struct cpumask *pgtable_repl_shootdown(struct mm_struct *mm,
 
 	/* Also if it filters no more. */
 	if (pgtable_repl_lazy_active())
-		repl_flushed(mm);
+		repl_flushed(mm, tlb, start, end);
 	if (!pgtable_repl_filters(mm))
 		return cpus;
 	if (cpumask_any_but(cpus, smp_processor_id()) >= nr_cpu_ids)

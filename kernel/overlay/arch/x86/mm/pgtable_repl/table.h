@@ -96,28 +96,53 @@ static __always_inline bool repl_none(pteval_t val)
 	return !(val & ~_PAGE_KNL_ERRATUM_MASK);
 }
 
+/* A gather owes a flush for entries from @first to @last, of one table. */
+static __always_inline void repl_owe(struct mmu_gather *tlb, const void *first,
+				     const void *last)
+{
+	if (!tlb->repl_owed) {
+		tlb->repl_owed = true;
+		tlb->repl_first = first;
+		tlb->repl_last = last;
+	} else if (((unsigned long)tlb->repl_first ^ (unsigned long)first) &
+		   PAGE_MASK) {
+		tlb->repl_first = NULL;	/* entries of several tables */
+	} else {
+		tlb->repl_first = min(tlb->repl_first, first);
+		tlb->repl_last = max(tlb->repl_last, last);
+	}
+}
+
 /*
- * An entry that a lazy copy holds is changed: its domain may have it in a TLB.
- * What this task does not gather the flush for is flushed in all domains that
- * have a copy of the table.
+ * @nr entries from @slot on, some of which a lazy copy holds, are changed: its
+ * domain may have them in a TLB.  What this task does not gather the flush for is
+ * flushed in all domains that have a copy of the table.
  *
- * With @gone, nothing in the copy tells of it any more, so that nobody else can
+ * With @gone, nothing in the copy tells of one any more, so that nobody else can
  * find the domain: there has to be a flush.
  */
-static __always_inline void repl_note(const struct ptdesc *copy, bool gone)
+static __always_inline void repl_note(const struct ptdesc *copy,
+				      const pteval_t *slot, unsigned int nr,
+				      bool gone)
 {
 	struct mmu_gather *tlb = current->repl_gather;
 
 	if (tlb && tlb->mm == copy->pt_repl_mm) {
+		const void *first = (void *)slot - copy->pt_repl_delta;
+
 		__set_bit(copy->pt_repl_domain, tlb->repl_domains.bits);
-		tlb->repl_owed |= gone;
+		if (gone)
+			repl_owe(tlb, first, first + (nr - 1) * sizeof(*slot));
 	}
 }
 
-/* Whether a translation of @old, which a lazy copy held, may outlive @new. */
+/*
+ * Whether a translation of @old, which a lazy copy held, may outlive @new.  @old
+ * may be what is only there between two changes (REPL_TAKEN_OUT).
+ */
 static __always_inline bool repl_gone(pteval_t old, pteval_t new)
 {
-	return (old & _PAGE_PRESENT) && !new;
+	return !repl_none(old) && !new;
 }
 
 /*
@@ -144,7 +169,7 @@ static __always_inline bool repl_takes(const struct ptdesc *copy,
 	old = READ_ONCE(*slot);
 	if (repl_none(old))
 		return repl_own(copy);
-	repl_note(copy, repl_gone(old, val));
+	repl_note(copy, slot, 1, repl_gone(old, val));
 	return true;
 }
 
@@ -212,7 +237,7 @@ static inline void repl_store_held(struct ptdesc *copy, pteval_t *to,
 		WRITE_ONCE(to[i], val);
 	}
 	if (held)
-		repl_note(copy, gone);
+		repl_note(copy, to, nr, gone);
 }
 
 /* Whether an entry of a table above the PTE level points to another table. */
