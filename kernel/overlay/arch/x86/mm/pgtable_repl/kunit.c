@@ -1221,6 +1221,82 @@ static void repl_test_lazy_answers_with_interrupts_on(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, pgtable_repl_set(current->mm, &off_policy), 0);
 }
 
+/* Whoever cannot take a fault reads what its CPU's tree lacks all the same. */
+static void repl_test_lazy_is_read_with_interrupts_off(struct kunit *test)
+{
+	static const char text[] = "across two pages";
+	struct pgtable_repl_policy policy = {
+		.mode = PR_PGTABLE_REPL_LAZY,
+		.source = PGTABLE_REPL_PROC,
+	};
+	struct pgtable_repl_policy off_policy = {
+		.mode = PR_PGTABLE_REPL_OFF,
+		.source = PGTABLE_REPL_PROC,
+	};
+	unsigned long left, flags, addr;
+	char to[2 * sizeof(text)] = "";
+	char __user *from;
+	long length, size, fault;
+	nodemask_t nodes;
+	int nid;
+
+	addr = kunit_vm_mmap(test, NULL, 0, 3 * PAGE_SIZE,
+			     PROT_READ | PROT_WRITE,
+			     MAP_ANONYMOUS | MAP_PRIVATE, 0);
+	KUNIT_ASSERT_FALSE(test, IS_ERR_VALUE(addr));
+	from = (char __user *)addr + PAGE_SIZE - sizeof(text) / 2;
+	pgtable_repl_nodes(&nodes);
+	if (nodes_weight(nodes) < 2)
+		kunit_skip(test, "needs two nodes with CPUs and memory");
+	nid = first_node(nodes);
+	set_cpus_allowed_ptr(current, cpumask_of_node(nid));
+	policy.nodes = nodes;
+	KUNIT_ASSERT_EQ(test, pgtable_repl_set(current->mm, &policy), 0);
+	KUNIT_EXPECT_EQ(test, copy_to_user(from, text, sizeof(text)), 0);
+	set_cpus_allowed_ptr(current, cpumask_of_node(next_node(nid, nodes)));
+
+	local_irq_save(flags);
+	pagefault_disable();
+	fault = __copy_from_user_inatomic(to, from, sizeof(text));
+	pagefault_enable();
+	left = copy_from_user_nmi(to, from, sizeof(text));
+	local_irq_restore(flags);
+	KUNIT_EXPECT_EQ(test, fault, sizeof(text));
+	KUNIT_EXPECT_EQ(test, left, 0);
+	KUNIT_EXPECT_STREQ(test, to, text);
+
+	memset(to, 0, sizeof(to));
+	local_irq_save(flags);
+	left = copy_from_user_nofault(to, from, sizeof(text));
+	local_irq_restore(flags);
+	KUNIT_EXPECT_EQ(test, left, 0);
+	KUNIT_EXPECT_STREQ(test, to, text);
+
+	memset(to, 'x', sizeof(to));
+	local_irq_save(flags);
+	length = strncpy_from_user_nofault(to, from, sizeof(to));
+	size = strnlen_user_nofault(from, sizeof(to));
+	local_irq_restore(flags);
+	KUNIT_EXPECT_EQ(test, length, sizeof(text));
+	KUNIT_EXPECT_EQ(test, size, sizeof(text));
+	KUNIT_EXPECT_STREQ(test, to, text);
+
+	/* Cut short, and where there is nothing: as without lazy trees. */
+	local_irq_save(flags);
+	length = strncpy_from_user_nofault(to, from, 4);
+	size = strnlen_user_nofault(from, 4);
+	fault = strncpy_from_user_nofault(to + 4, from + 2 * PAGE_SIZE, 4);
+	left = copy_from_user_nmi(to + 4, from + PAGE_SIZE, sizeof(text));
+	local_irq_restore(flags);
+	KUNIT_EXPECT_EQ(test, length, 4);
+	KUNIT_EXPECT_GT(test, size, 4);
+	KUNIT_EXPECT_EQ(test, fault, -EFAULT);
+	KUNIT_EXPECT_EQ(test, left, sizeof(text) - sizeof(text) / 2);
+	KUNIT_EXPECT_EQ(test, memcmp(to, "acr", 4), 0);
+
+	KUNIT_EXPECT_EQ(test, pgtable_repl_set(current->mm, &off_policy), 0);
+}
+
 /*
  * What is taken out and put back may need no flush, so that it must go on being
  * known.  @section: as mprotect() does it; else as NUMA faults and others do.
@@ -1623,6 +1699,7 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_lazy_gather_owes_what_is_forbidden),
 	KUNIT_CASE(repl_test_lazy_holds_hugetlb),
 	KUNIT_CASE(repl_test_lazy_answers_with_interrupts_on),
+	KUNIT_CASE(repl_test_lazy_is_read_with_interrupts_off),
 	KUNIT_CASE(repl_test_lazy_holds_what_mprotect_rewrites),
 	KUNIT_CASE(repl_test_lazy_holds_what_is_rewritten),
 	KUNIT_CASE(repl_test_lazy_minds_no_stray_bits),

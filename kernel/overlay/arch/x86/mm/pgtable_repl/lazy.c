@@ -394,9 +394,9 @@ bool __pgtable_repl_fault(struct vm_area_struct *vma, unsigned long addr)
  * tree and would have them try for ever (fixup_user_fault()).
  *
  * Where interrupts were off, or when a lock is taken, the access fails as if the
- * page was not resident: perf's and BPF's samples lack it, and KVM does not tell a
- * guest that its CPU is preempted.  Who would take that for something worse asks
- * mm_has_lazy_pgtables().
+ * page was not resident.  perf and BPF go on to pgtable_repl_read_user(); KVM does
+ * not tell a guest that its CPU is preempted.  Who would take that for something
+ * worse asks mm_has_lazy_pgtables().
  *
  * Context: any in which interrupts were on when the access was made.  They are off
  * when this is called, and on for as long as it looks for an answer: PREEMPT_RT's

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Page-table replication: user memory for those who cannot take a fault on it. */
+#ifndef _LINUX_PGTABLE_REPL_ACCESS_H
+#define _LINUX_PGTABLE_REPL_ACCESS_H
+
+#include <linux/errno.h>
+#include <linux/pgtable_repl.h>
+#include <linux/sched.h>
+
+#ifdef CONFIG_PGTABLE_REPL
+unsigned long __pgtable_repl_read_user(void *to, const void __user *from,
+				       unsigned long n);
+long __pgtable_repl_read_string(char *to, const char __user *from, long count);
+
+static inline bool pgtable_repl_lacks_user(void)
+{
+	return current->mm && mm_has_lazy_pgtables(current->mm);
+}
+
+/* How many of @n bytes, the last ones, cannot be read either way. */
+static inline unsigned long pgtable_repl_read_user(void *to,
+						   const void __user *from,
+						   unsigned long n)
+{
+	return unlikely(n && pgtable_repl_lacks_user()) ?
+	       __pgtable_repl_read_user(to, from, n) : n;
+}
+
+/* As strncpy_from_user(), or, without @to, without storing. */
+static inline long pgtable_repl_read_string(char *to, const char __user *from,
+					    long count)
+{
+	return pgtable_repl_lacks_user() ?
+	       __pgtable_repl_read_string(to, from, count) : -EFAULT;
+}
+#else
+static inline unsigned long pgtable_repl_read_user(void *to,
+						   const void __user *from,
+						   unsigned long n)
+{
+	return n;
+}
+
+static inline long pgtable_repl_read_string(char *to, const char __user *from,
+					    long count)
+{
+	return -EFAULT;
+}
+#endif
+
+#endif	/* _LINUX_PGTABLE_REPL_ACCESS_H */

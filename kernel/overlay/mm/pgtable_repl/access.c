@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Page-table replication: read user memory that a lazy domain lacks.
+ *
+ * Samples are taken with interrupts off, or in an NMI.  A fault there on what the
+ * CPU's tree lacks cannot be answered (arch/x86/mm/pgtable_repl/lazy.c), and the
+ * sample would lack its stack, its strings and its call chain.  The canonical tree
+ * has the page, and GUP walks that without a lock.
+ */
+#include <linux/highmem.h>
+#include <linux/mm.h>
+#include <linux/pgtable_repl_access.h>
+#include <linux/string.h>
+
+/*
+ * Read @n bytes at most, up to the end of @from's page.  Returns how many, 0 if the
+ * page is not there, and in @length how many are ahead of a NUL; @to may be NULL.
+ */
+static unsigned long repl_read_page(char *to, const char __user *from,
+				    unsigned long n, unsigned long *length)
+{
+	unsigned long offset = offset_in_page(from);
+	struct page *page;
+	char *mem;
+
+	if (!get_user_page_fast_only((unsigned long)from, 0, &page))
+		return 0;
+	n = min(n, PAGE_SIZE - offset);
+	mem = kmap_local_page(page);
+	if (to)
+		memcpy(to, mem + offset, n);
+	/* Of what was copied: the page may change. */
+	if (length)
+		*length = strnlen(to ?: mem + offset, n);
+	kunmap_local(mem);
+	put_page(page);
+	return n;
+}
+
+/**
+ * __pgtable_repl_read_user() - read user memory through the canonical tree
+ * @to: where to
+ * @from: user address, of current->mm, which has lazy trees
+ * @n: bytes
+ *
+ * Context: any, NMI as well.
+ * Return: how many bytes at the end could not be read.
+ */
+unsigned long __pgtable_repl_read_user(void *to, const void __user *from,
+				       unsigned long n)
+{
+	while (n) {
+		unsigned long len = repl_read_page(to, from, n, NULL);
+
+		if (!len)
+			break;
+		to += len;
+		from += len;
+		n -= len;
+	}
+	return n;
+}
+
+/**
+ * __pgtable_repl_read_string() - the same for a string
+ * @to: where to, or NULL to measure it
+ * @from: user address, of current->mm, which has lazy trees
+ * @count: bytes at most, with the NUL; above 0
+ *
+ * Context: any, NMI as well.
+ * Return: its length without the NUL, @count if there is none, or -EFAULT.
+ */
+long __pgtable_repl_read_string(char *to, const char __user *from, long count)
+{
+	unsigned long n, length;
+	long done = 0;
+
+	while (done < count) {
+		n = repl_read_page(to ? to + done : NULL, from + done,
+				   count - done, &length);
+		if (!n)
+			return -EFAULT;
+		done += length;
+		if (length < n)
+			break;
+	}
+	return done;
+}
