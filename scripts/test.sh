@@ -15,10 +15,10 @@ cd "$ROOT"
 # The longest VM comes first.
 stages=(format names clippy shellcheck rust library models checkpatch cocci kernel
 	kernel-debug selftests-build module lab vm-debug
-	vm-isolated vm-release vm-lazy soak mm vm-domains vm-memory kunit
+	vm-isolated vm-release vm-lazy soak mm vm-domains model vm-memory kunit
 	vm-isolated-lazy vm-fake)
 # Run when they are named.
-on_demand=(kernel-stock stock vm-plugin model vm-movable vm-bochs)
+on_demand=(kernel-stock stock vm-plugin vm-movable vm-bochs)
 # Stages that are a VM in which mostly one program runs at a time. Two of them run
 # side by side if there are CPUs for it.
 side_by_side=(vm-debug vm-isolated vm-release vm-lazy vm-domains vm-memory soak mm kunit
@@ -247,7 +247,7 @@ stage_model() {
 		"$nearwalk" lab run --kernel ours --timeout 1200 --log "$logs/model-$mode.console" \
 			--cpu-model EPYC,+svm,+npt,+pku "${append[@]}" -- \
 			env PGTABLE_REPL_TEST_CPUS=$cpus "$BUILD/selftests/pgtable_repl/model" \
-			--mode "${mode/domains/lazy}" --seed 100 --seeds 8 --ops 1000 || status=$?
+			--mode "${mode/domains/lazy}" --seed 100 --seeds 6 --ops 500 || status=$?
 	done
 	echo "counts: $(awk -f scripts/tap.awk "$logs/model.log")"
 	return "$status"
