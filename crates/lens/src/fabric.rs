@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The hardware under an access: cores' private parts, L3 caches, memory.
 //!
-//! It knows lines and nodes, not pages: [`crate::system`] decides which table
-//! entries a generated walk refers to, [`crate::live`] is told.
+//! It knows lines and nodes, not pages: [`crate::cpu`] asks which table
+//! entries a walk refers to.
 
 use crate::machine::Machine;
 use crate::part::{Memory, Parts, PrivateCache, PrivateHit, SharedCache, Translations, WalkCache};
@@ -193,7 +193,6 @@ pub(crate) struct Fabric<P: Parts> {
     /// Whether CPUs of several nodes take part, so that lines have to be kept
     /// coherent.
     pub multi_node: bool,
-    pub stats: Stats,
 }
 
 impl<P: Parts> Fabric<P> {
@@ -204,7 +203,6 @@ impl<P: Parts> Fabric<P> {
             memory: P::memory(m),
             costs: Costs::new(m),
             multi_node,
-            stats: Stats::default(),
         }
     }
 
@@ -223,14 +221,22 @@ impl<P: Parts> Fabric<P> {
             && self.shared[node].is_usual()
     }
 
-    /// What `core` of `node` sees.
+    /// What `core` of `node` sees, counted in `stats`.
     #[inline(always)]
-    pub fn seen_from(&mut self, core: usize, node: usize) -> Seen<'_, P> {
+    pub fn seen_from<'a>(
+        &'a mut self,
+        core: usize,
+        node: usize,
+        stats: &'a mut Stats,
+    ) -> Seen<'a, P> {
         let pairs_at_once = self.pairs_at_once();
         let (below, rest) = self.shared.split_at_mut(node);
         let (shared, above) = rest.split_first_mut().expect("a node of the machine");
+        let (before, rest) = self.cores.split_at_mut(core);
+        let (core, behind) = rest.split_first_mut().expect("a core in use");
         Seen {
-            core: &mut self.cores[core],
+            core,
+            other_cores: [before, behind],
             node,
             shared,
             others: [below, above],
@@ -238,20 +244,7 @@ impl<P: Parts> Fabric<P> {
             costs: &self.costs,
             multi_node: self.multi_node,
             pairs_at_once,
-            stats: &mut self.stats,
-        }
-    }
-
-    /// Takes `line` out of the private caches of all other cores and the L3 of
-    /// other nodes: for stores to what is shared, as page tables are.
-    pub fn take_from_others(&mut self, core: usize, node: usize, line: Key) {
-        for (c, parts) in self.cores.iter_mut().enumerate() {
-            if c != core {
-                parts.private.invalidate(line);
-            }
-        }
-        if self.multi_node {
-            self.seen_from(core, node).own(line);
+            stats,
         }
     }
 }
@@ -259,6 +252,7 @@ impl<P: Parts> Fabric<P> {
 /// The fabric from one core: its own parts and its node's at hand.
 pub(crate) struct Seen<'a, P: Parts> {
     pub core: &'a mut CoreParts<P>,
+    other_cores: [&'a mut [CoreParts<P>]; 2],
     /// Its node.
     pub node: usize,
     /// That node's L3.
@@ -429,6 +423,17 @@ impl<P: Parts> Seen<'_, P> {
         }
     }
 
+    /// Takes `line` out of the private caches of all other cores and the L3 of
+    /// other nodes: for stores to what is shared, as page tables are.
+    pub fn take_from_others(&mut self, line: Key) {
+        for parts in self.other_cores.iter_mut().flat_map(|c| c.iter_mut()) {
+            parts.private.invalidate(line);
+        }
+        if self.multi_node {
+            self.own(line);
+        }
+    }
+
     /// Whether the L3 of `other`, another node, has `line`.
     fn held_by(&self, other: usize, line: Key) -> bool {
         let [below, above] = &self.others;
@@ -452,9 +457,10 @@ mod tests {
             let mut m = Machine::builtin("e7-4850v3").unwrap();
             m.cache.adjacent_line_prefetch = prefetch;
             let mut f = Fabric::<Standard>::new(&m, 1, false);
+            let mut stats = Stats::default();
             let lines = [0x101, 0x100, 0x102, 0x103].map(Key::new);
             let from_memory = lines.map(|line| {
-                let mut seen = f.seen_from(0, 0);
+                let mut seen = f.seen_from(0, 0, &mut stats);
                 match seen.cached(line, false, false, Plain) {
                     Cached::No(missing) => {
                         seen.fetch(line, missing, false, 0, Plain);
@@ -476,12 +482,13 @@ mod tests {
     fn outcome(at_once: bool, evenly: bool, host: impl Host) -> (Vec<(f64, bool)>, Vec<bool>, u64) {
         let m = Machine::builtin("e7-4850v3").unwrap();
         let mut f = Fabric::<Standard>::new(&m, 1, false);
+        let mut stats = Stats::default();
         let mut all = Vec::new();
         for i in 0..400_000u64 {
             // Near enough to each other for all of hits, misses and pairs.
             let line = Key::new(crate::hash::mix(i) % (1 << 20) + (i % 4) * (i & 1));
             let write = i % 8 == 0;
-            let mut seen = f.seen_from(0, 0);
+            let mut seen = f.seen_from(0, 0, &mut stats);
             assert!(seen.pairs_at_once);
             seen.pairs_at_once = at_once;
             let asked = match evenly && !write && i % 5 != 0 {
@@ -527,9 +534,10 @@ mod tests {
             m.cache.prefetch_patience = Some(patience.to_owned().try_into().unwrap());
             m.interferer.outstanding = 60.0;
             let mut f = Fabric::<Standard>::new(&m, 1, multi_node);
+            let mut stats = Stats::default();
             // 60 lines of 64 bytes ahead, at 75 % of 28 GB/s: 402 cycles.
             f.memory.add_interferer(home);
-            let mut seen = f.seen_from(0, 0);
+            let mut seen = f.seen_from(0, 0, &mut stats);
             let line = Key::new(0x100);
             let Cached::No(missing) = seen.cached(line, false, false, Plain) else {
                 panic!("an empty cache")
@@ -548,9 +556,10 @@ mod tests {
     fn a_store_gets_its_line_from_the_cache_that_has_it_and_then_has_it_alone() {
         let m = Machine::builtin("e7-4850v3").unwrap();
         let mut f = Fabric::<Standard>::new(&m, 5, true);
+        let mut stats = Stats::default();
         let line = Key::new(0x100);
         let mut cycles = |core: usize, write: bool| {
-            let mut seen = f.seen_from(core, core % 4);
+            let mut seen = f.seen_from(core, core % 4, &mut stats);
             match seen.cached(line, write, false, Plain) {
                 Cached::Held { cycles, .. } => cycles,
                 Cached::No(missing) => seen.fetch(line, missing, write, 1, Plain),

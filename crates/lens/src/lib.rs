@@ -7,8 +7,8 @@
 //!
 //! Reading order: [`units`], [`address`], [`access`], [`machine`] (what a
 //! description says), [`part`] (the traits), [`layout`] (where pages and tables
-//! are), [`pipe`] (what overlaps), [`system`] (how an access is walked and
-//! fetched).
+//! are), [`pipe`] (what overlaps), `tables` and `cpu` (how an access is walked
+//! and fetched), [`system`] (threads of generated accesses).
 //!
 //! Programs that bring accesses and page tables of their own (an emulator's
 //! plugin, say) feed them to [`live::Live`].
@@ -17,6 +17,7 @@ pub mod access;
 pub mod address;
 pub mod champsim;
 pub mod config;
+mod cpu;
 pub mod experiment;
 mod fabric;
 pub mod fit;
@@ -36,6 +37,7 @@ pub mod reference;
 pub mod simd;
 pub mod stats;
 pub mod system;
+mod tables;
 pub mod tags;
 pub mod trace;
 pub mod units;

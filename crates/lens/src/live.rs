@@ -5,8 +5,8 @@
 //! the caller knows the real one (an emulator that can read page tables, a
 //! trace of physical addresses) and supplies, for each access, the address,
 //! the physical address of the data, and, only when the modelled TLB misses,
-//! the table entries that a walk reads. TLBs, walk caches, caches, memory
-//! queues and the core model are the same.
+//! the table entries that a walk reads. Everything else, the walk and the
+//! access themselves included, is the same.
 //!
 //! ```
 //! use lens::address::Dim;
@@ -37,15 +37,16 @@
 //! ```
 
 use crate::access::Access;
-use crate::address::{Asid, Dim, Line, PageSize};
-use crate::fabric::{Cached, Fabric};
+use crate::address::{Dim, Line, PageSize};
+use crate::cpu;
+use crate::fabric::Fabric;
 use crate::hash::mix;
 use crate::machine::Machine;
-use crate::part::{Level, Memory, Parts, Stale, Translation, Translations, WalkCache};
+use crate::part::{Memory, Parts, Stale, Translation, Translations, WalkCache};
 use crate::pipe::{Pace, Pipe};
 use crate::simd::Plain;
 use crate::stats::Stats;
-use crate::tags::Key;
+use crate::tables::{Levels, SPACE, Tables};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -224,7 +225,7 @@ pub struct CpuStats {
     pub kernel: Stats,
 }
 
-struct Cpu {
+struct Seat {
     pipe: Pipe,
     stats: [Stats; 2],
     frames: Frames,
@@ -276,8 +277,138 @@ impl Hasher for Mixed {
     }
 }
 
-/// The address space of all that is fed.
-const SPACE: Asid = Asid(0);
+/// Answers from what is fed about one access, and about the walk that it has
+/// had if any.
+struct Fed<'a> {
+    r: Reference,
+    map: &'a NodeMap,
+    frames: &'a mut Frames,
+    /// Appends to `steps`. Not by type, or every caller would have a copy of all
+    /// that an access does.
+    walk: &'a mut dyn FnMut(&mut Vec<Step>),
+    steps: &'a mut Vec<Step>,
+    /// Which of `steps` is of the native or guest table, by level.
+    at: [Option<u8>; 6],
+}
+
+impl Fed<'_> {
+    /// What is known of a walk's `steps`.
+    ///
+    /// # Panics
+    /// As [`Live::access`].
+    fn index(&mut self) -> Levels {
+        let mut levels = Levels::NONE;
+        for (i, s) in self.steps.iter().enumerate() {
+            assert!((1..=5).contains(&s.level), "level {} of a walk", s.level);
+            if s.dim == Dim::Guest {
+                let first = levels == Levels::NONE;
+                assert!(
+                    first || s.level + 1 == levels.leaf,
+                    "level {} of a walk after level {}",
+                    s.level,
+                    levels.leaf
+                );
+                levels.leaf = s.level;
+                levels.root = if first { s.level } else { levels.root };
+                self.at[s.level as usize] = Some(i as u8);
+            }
+        }
+        levels
+    }
+
+    fn guest(&self, level: u32) -> usize {
+        usize::from(self.at[level as usize].expect("a level of the walk"))
+    }
+
+    /// The nested steps for `gpa`, as the hardware reads them.
+    fn nested(&self, gpa: u64) -> impl DoubleEndedIterator<Item = &Step> {
+        self.steps
+            .iter()
+            .filter(move |s| s.dim == Dim::Nested && s.addr == gpa)
+    }
+
+    fn step(&self, dim: Dim, level: u32, addr: u64) -> &Step {
+        match dim {
+            Dim::Guest => &self.steps[self.guest(level)],
+            Dim::Nested => self
+                .nested(addr)
+                .find(|s| s.level == level)
+                .expect("a level of the nested walk"),
+        }
+    }
+}
+
+impl Tables for Fed<'_> {
+    const NESTED: bool = true;
+    const SHARED: bool = true;
+
+    fn page_size(&self, _va: u64) -> PageSize {
+        self.r.size
+    }
+
+    fn held_size(&self, _va: u64, size: PageSize) -> PageSize {
+        size
+    }
+
+    fn is_stale(&self, va: u64, held: PageSize) -> bool {
+        self.frames.contradict(va, self.r.pa, held)
+    }
+
+    fn begin_walk(&mut self, va: u64, size: PageSize) -> Option<Levels> {
+        self.frames.set(va, self.r.pa, size);
+        self.steps.clear();
+        (self.walk)(self.steps);
+        if self.steps.is_empty() {
+            return None;
+        }
+        Some(self.index())
+    }
+
+    fn translation(&self, va: u64, _size: PageSize, held: PageSize) -> Translation {
+        Translation {
+            asid: SPACE,
+            addr: va,
+            pa: self.r.pa,
+            size: held,
+            run: 1,
+            source: Line(self.steps.last().map_or(0, |s| s.pa >> 6)),
+        }
+    }
+
+    fn entry(&self, dim: Dim, level: u32, addr: u64) -> u64 {
+        self.step(dim, level, addr).pa >> 6
+    }
+
+    fn entry_node(&self, dim: Dim, level: u32, addr: u64) -> usize {
+        self.map.node(self.step(dim, level, addr).pa)
+    }
+
+    fn guest_entry(&self, level: u32, _va: u64) -> Option<u64> {
+        let before = self.guest(level).checked_sub(1)?;
+        let s = &self.steps[before];
+        (s.dim == Dim::Nested).then_some(s.addr)
+    }
+
+    fn guest_physical(&self, _va: u64) -> Option<u64> {
+        let s = self.steps.last()?;
+        (s.dim == Dim::Nested).then_some(s.addr)
+    }
+
+    fn nested_page(&self, gpa: u64) -> (PageSize, u32) {
+        let mut steps = self.nested(gpa);
+        let root = steps.next().expect("a nested walk").level;
+        let leaf = steps.next_back().map_or(root, |s| s.level);
+        (PageSize::of_level(leaf).expect("a nested leaf"), root)
+    }
+
+    fn data(&self, _va: u64) -> u64 {
+        self.r.pa >> 6
+    }
+
+    fn data_node(&self, _va: u64) -> usize {
+        self.map.node(self.r.pa)
+    }
+}
 
 /// Cycles after which waiting times follow the traffic.
 const QUANTUM: f64 = 20_000.0;
@@ -285,7 +416,7 @@ const QUANTUM: f64 = 20_000.0;
 /// A machine fed from outside. See the module's documentation.
 pub struct Live<P: Parts> {
     fabric: Fabric<P>,
-    cpus: Vec<Cpu>,
+    cpus: Vec<Seat>,
     map: NodeMap,
     /// Start of the current quantum.
     clock: f64,
@@ -323,7 +454,7 @@ impl<P: Parts> Live<P> {
             cpus: nodes
                 .iter()
                 .enumerate()
-                .map(|(i, &node)| Cpu {
+                .map(|(i, &node)| Seat {
                     pipe: Pipe::new(i, node, pace),
                     stats: Default::default(),
                     frames: Frames::default(),
@@ -350,86 +481,49 @@ impl<P: Parts> Live<P> {
     /// those that its walk caches and nested TLB save. Appending none means a
     /// translation without a walk.
     ///
+    /// Those of the native or guest table are one of each level from the first
+    /// to the leaf's; before each of them, and after the last, may come those
+    /// that translate its address, or the data's, through the nested table.
+    ///
     /// CPUs may be fed in any order. One that was idle resumes at the present
     /// of the busiest, and is not charged for the time between.
     ///
     /// # Panics
-    /// If the CPU does not exist, or a step's level is not 1 to 5.
-    #[inline]
+    /// If the CPU does not exist, a step's level is not 1 to 5, one is missing,
+    /// or a nested leaf's is above 3.
     pub fn access(&mut self, cpu: usize, r: Reference, walk: impl FnOnce(&mut Vec<Step>)) {
-        let pipe = &mut self.cpus[cpu].pipe;
-        pipe.resume(self.clock);
-        let node = pipe.node;
-        let before = pipe.done;
-        let issue = pipe.issue(Access {
+        let mut walk = Some(walk);
+        self.make(cpu, r, &mut |steps| {
+            if let Some(walk) = walk.take() {
+                walk(steps);
+            }
+        });
+    }
+
+    fn make(&mut self, cpu: usize, r: Reference, walk: &mut dyn FnMut(&mut Vec<Step>)) {
+        let c = &mut self.cpus[cpu];
+        c.pipe.resume(self.clock);
+        let before = c.pipe.done;
+        let stats = &mut c.stats[usize::from(r.kernel)];
+        let tables = Fed {
+            r,
+            map: &self.map,
+            frames: &mut c.frames,
+            walk,
+            steps: &mut self.steps,
+            at: [None; 6],
+        };
+        let at = self.fabric.seen_from(cpu, c.pipe.node, stats);
+        let host = Plain;
+        let a = Access {
             va: r.va,
             write: r.write,
             dependent: r.dependent,
             locked: false,
             work: r.work,
-        });
-        let (mut start, mut cycles) = (issue, 0.0);
-        let mode = usize::from(r.kernel);
-        let tlb = &mut self.fabric.cores[cpu].tlb;
-        let mut hit = tlb.lookup(SPACE, r.va, r.size, Plain);
-        if hit.is_some() && self.cpus[cpu].frames.contradict(r.va, r.pa, r.size) {
-            tlb.invalidate(Stale::Page(SPACE, r.va));
-            hit = None;
-        }
-        match hit {
-            Some(Level::First) => self.cpus[cpu].stats[mode].tlb_l1 += 1,
-            Some(Level::Second) => {
-                self.cpus[cpu].stats[mode].tlb_l2 += 1;
-                start += self.fabric.costs.stlb;
-            }
-            None => {
-                self.steps.clear();
-                walk(&mut self.steps);
-                if !self.steps.is_empty() {
-                    cycles = self.walk(cpu, node, mode);
-                    start = self
-                        .fabric
-                        .seen_from(cpu, node)
-                        .occupy_walker(issue, cycles);
-                }
-                self.cpus[cpu].frames.set(r.va, r.pa, r.size);
-                let leaf = self.steps.last().map_or(0, |s| s.pa >> 6);
-                self.fabric.cores[cpu].tlb.fill(&Translation {
-                    asid: SPACE,
-                    addr: r.va,
-                    pa: r.pa,
-                    size: r.size,
-                    run: 1,
-                    source: Line(leaf),
-                });
-            }
-        }
-        if r.write && self.cpus.len() > 1 {
-            self.fabric.take_from_others(cpu, node, Key::new(r.pa >> 6));
-        }
-        let mut seen = self.fabric.seen_from(cpu, node);
-        let line = Key::new(r.pa >> 6);
-        let c = &mut self.cpus[cpu];
-        let s = &mut c.stats[mode];
-        let data = match seen.cached(line, r.write, false, Plain) {
-            Cached::Held { cycles, shared } => {
-                s.data_l3 += u64::from(shared);
-                cycles
-            }
-            Cached::No(missing) => {
-                let home = self.map.node(r.pa);
-                let cycles = seen.fetch(line, missing, r.write, home, Plain);
-                s.data_mem[usize::from(home != node)] += 1;
-                s.data_remote_cycles += if home != node { cycles } else { 0.0 };
-                cycles
-            }
         };
-        let (dt_data, dt_walk, dt_base) = c.pipe.retire(issue, start, cycles, data);
-        s.accesses += 1;
-        s.cycles += c.pipe.done - before;
-        s.data_stall += dt_data;
-        s.walk_stall += dt_walk;
-        s.base += dt_base;
+        cpu::Cpu { host, at, tables }.access(&mut c.pipe, a);
+        c.stats[usize::from(r.kernel)].cycles += c.pipe.done - before;
         if c.pipe.done >= self.clock + QUANTUM {
             self.end_quanta(cpu);
         }
@@ -442,105 +536,6 @@ impl<P: Parts> Live<P> {
         let quanta = ((now - self.clock) / QUANTUM).floor();
         self.fabric.memory.end_quantum(quanta * QUANTUM);
         self.clock += quanta * QUANTUM;
-    }
-
-    /// Walks `self.steps`; returns cycles.
-    fn walk(&mut self, cpu: usize, node: usize, mode: usize) -> f64 {
-        let mut f = self.fabric.seen_from(cpu, node);
-        let steps = std::mem::take(&mut self.steps);
-        let mut cycles = f.costs.walk_overhead;
-        // The native part: what the walk caches save, nested translations of
-        // skipped tables included.
-        let own = |s: &&Step| s.dim == Dim::Guest;
-        let (leaf, root) = (
-            steps.iter().rev().find(own).map_or(1, |s| s.level),
-            steps.iter().find(own).map_or(1, |s| s.level),
-        );
-        let va = steps.iter().find(own).map_or(0, |s| s.addr);
-        let cached = f.core.walk_cache.lookup(SPACE, va, leaf, root, Plain);
-        let first = cached.map_or(0, |level| {
-            steps
-                .iter()
-                .position(|s| s.dim == Dim::Guest && s.level == level)
-                .map_or(0, |i| i + 1)
-        });
-        // A walk-cache entry holds the next table's physical address, so its
-        // nested translation is saved as well.
-        let first = match cached {
-            Some(_) => {
-                first
-                    + steps[first..]
-                        .iter()
-                        .take_while(|s| s.dim == Dim::Nested)
-                        .count()
-            }
-            None => first,
-        };
-        let stats = &mut self.cpus[cpu].stats[mode];
-        let mut i = first;
-        while i < steps.len() {
-            let s = steps[i];
-            let (mut end, mut skip_to) = (i + 1, i);
-            if s.dim == Dim::Nested {
-                end = i + steps[i..]
-                    .iter()
-                    .take_while(|x| x.dim == Dim::Nested && x.addr == s.addr)
-                    .count();
-                let low = steps[end - 1].level;
-                let size = PageSize::of_level(low).unwrap_or(PageSize::Size1G);
-                let hit = f.core.nested_tlb.lookup(SPACE, s.addr, size, Plain);
-                if hit.is_some() {
-                    skip_to = end;
-                } else {
-                    cycles += f.costs.walk_overhead;
-                    let cached = f
-                        .core
-                        .nested_cache
-                        .lookup(SPACE, s.addr, low, s.level, Plain);
-                    if let Some(level) = cached {
-                        skip_to = i + (s.level - level) as usize + 1;
-                    }
-                    f.core.nested_tlb.fill(&Translation {
-                        asid: SPACE,
-                        addr: s.addr,
-                        pa: s.addr,
-                        size,
-                        run: 1,
-                        source: Line(steps[end - 1].pa >> 6),
-                    });
-                }
-            }
-            for x in &steps[skip_to.min(end)..end] {
-                let line = Key::new(x.pa >> 6);
-                let (cache, low) = match x.dim {
-                    Dim::Guest => (&mut f.core.walk_cache, leaf),
-                    Dim::Nested => (&mut f.core.nested_cache, steps[end - 1].level),
-                };
-                if x.level > low {
-                    cache.fill(SPACE, x.addr, x.level, Line(line.value));
-                }
-                stats.walk_refs += 1;
-                cycles += match f.cached(line, false, false, Plain) {
-                    Cached::Held { cycles, shared } => {
-                        stats.walk_l3 += u64::from(shared);
-                        cycles
-                    }
-                    Cached::No(missing) => {
-                        let home = self.map.node(x.pa);
-                        let cycles = f.fetch(line, missing, false, home, Plain);
-                        let remote = home != node;
-                        stats.walk_mem[x.dim as usize][usize::from(remote)] += 1;
-                        stats.walk_remote_cycles += if remote { cycles } else { 0.0 };
-                        cycles
-                    }
-                };
-            }
-            i = end;
-        }
-        stats.walks += 1;
-        stats.walk_cycles += cycles;
-        self.steps = steps;
-        cycles
     }
 
     /// CPU `cpu` drops all translations, as a load of its page-table root

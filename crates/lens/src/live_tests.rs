@@ -190,6 +190,35 @@ fn a_store_takes_its_line_from_the_caches_of_its_neighbour() {
 }
 
 #[test]
+#[should_panic(expected = "level 1 of a walk after level 3")]
+fn a_walk_without_one_of_its_levels_is_refused() {
+    let (_, mut l) = live(&[0]);
+    l.access(0, load(VA, 0x20_0000), |steps| {
+        for level in [4, 3, 1] {
+            steps.push(Step::native(VA, level, u64::from(level) << 12));
+        }
+    });
+}
+
+#[test]
+fn a_guest_without_paging_walks_the_nested_table_alone() {
+    let (m, mut l) = live(&[0]);
+    for (addr, refs) in [(0x1000, 4), (0x2000, 5)] {
+        l.access(0, load(addr, 0x20_0000 + addr), |steps| {
+            for level in (1..=4).rev() {
+                let at = u64::from(level) << 20 | addr >> (12 + 9 * (level - 1)) << 3;
+                steps.push(Step::nested(addr, level, at));
+            }
+        });
+        assert_eq!(l.stats(0).user.walk_refs, refs);
+    }
+    // Two walks of either dimension: four lines from memory, one from L1.
+    let overhead = m.walker.overhead.at(m.clock).0;
+    let walks = l.stats(0).user.walk_cycles;
+    assert_eq!(walks, 4.0 * overhead + 4.0 * 280.0 + 4.0);
+}
+
+#[test]
 fn an_idle_cpu_is_not_charged_for_the_others_time() {
     let (_, mut l) = live(&[0, 0]);
     for i in 0..100_000u64 {

@@ -18,6 +18,8 @@ const ORDER: &[&str] = &[
     "kernelside",
     "fabric",
     "pipe",
+    "tables",
+    "cpu",
     "system",
     "live",
     "trace",

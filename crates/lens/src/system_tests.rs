@@ -2,6 +2,8 @@
 //! Closed-form checks of walks and of the core model.
 
 use super::*;
+use crate::address::PageSize;
+use crate::hash::mix;
 use crate::layout::{
     Backing, DataPolicy, HugePolicy, Init, Nested, Policies, RegionSpec, TablePolicy,
 };
@@ -9,6 +11,7 @@ use crate::part::SharedCache;
 use crate::part::cache::Sliced;
 use crate::part::standard::Standard;
 use crate::simd::Found;
+use crate::tags::Key;
 use crate::units::{Bytes, Latency};
 
 struct Fixed(Vec<Access>);
@@ -86,10 +89,14 @@ fn system(m: &Machine, p: Policies) -> System<Standard> {
 }
 
 fn walk(s: &mut System<Standard>, va: u64, size: PageSize) -> f64 {
-    if s.layout.is_nested() {
-        s.running::<_, true>(Plain, 0, 0).0.walk(va, size)
-    } else {
-        s.running::<_, false>(Plain, 0, 0).0.walk(va, size)
+    fn walk<const NESTED: bool>(s: &mut System<Standard>, va: u64, size: PageSize) -> f64 {
+        let mut cpu = s.cpu::<_, NESTED>(Plain, 0, 0).0;
+        let levels = cpu.tables.begin_walk(va, size).unwrap();
+        cpu.walk(va, levels)
+    }
+    match s.layout.is_nested() {
+        true => walk::<true>(s, va, size),
+        false => walk::<false>(s, va, size),
     }
 }
 
@@ -98,10 +105,7 @@ fn cold_walk(levels: u32, p: Policies, size: PageSize) -> (f64, u64) {
     let mut s = system(&m, p);
     let va = s.layout.start(0) + 0x1234_5678;
     let cycles = walk(&mut s, va, size);
-    (
-        cycles - m.walker.overhead.at(m.clock).0,
-        s.fabric.stats.walk_refs,
-    )
+    (cycles - m.walker.overhead.at(m.clock).0, s.stats.walk_refs)
 }
 
 #[test]
@@ -151,7 +155,7 @@ fn a_cold_nested_walk_makes_24_references_or_35_with_five_levels() {
             }
             let mut s = system(&m, p);
             let va = s.layout.start(0) + 0x1234_5678;
-            (walk(&mut s, va, PageSize::Size4K), s.fabric.stats.walk_refs)
+            (walk(&mut s, va, PageSize::Size4K), s.stats.walk_refs)
         };
         assert_eq!(seen, refs);
         // Every reference is 280 cycles of local memory, unless a nested
@@ -180,7 +184,7 @@ fn nested_2_mib_pages_shorten_every_nested_translation_by_one() {
     let mut s = system(&m, p);
     let va = s.layout.start(0) + 0x1234_5678;
     walk(&mut s, va, PageSize::Size4K);
-    assert_eq!(s.fabric.stats.walk_refs, 4 * (3 + 1) + 3);
+    assert_eq!(s.stats.walk_refs, 4 * (3 + 1) + 3);
 }
 
 #[test]
@@ -334,7 +338,7 @@ fn a_shootdown_costs_sender_and_targets_and_drops_the_translation() {
     s.shootdown(0, &[0, 1, 2], 1 << 36);
     let cost = |i: usize| s.threads[i].pipe.done - before[i];
     assert!(cost(0) >= 2000.0 + 150.0 && cost(1) >= 500.0 && cost(2) >= 500.0);
-    assert_eq!(s.fabric.stats.ipis, 2);
+    assert_eq!(s.stats.ipis, 2);
     let walked = s.run(1000).walks;
     assert_eq!(walked, 3, "each core walks once more");
 }

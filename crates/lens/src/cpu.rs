@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! One access, and the walk that it may need.
+//!
+//! Whoever drives CPUs ([`crate::system`], [`crate::live`]) makes accesses
+//! here; what they and their walks find is what their [`Tables`] say.
+
+use crate::access::Access;
+use crate::address::{Dim, Line, PageSize};
+use crate::fabric::{Asked, Cached, Seen};
+use crate::part::{Level, Parts, Stale, Translation, Translations, WalkCache};
+use crate::pipe::Pipe;
+use crate::simd::{Found, Host};
+use crate::tables::{Levels, SPACE, Tables};
+use crate::tags::Key;
+
+/// What translating an address has brought about, in cycles.
+struct Translated {
+    /// When the access issued, after a fault if there was one.
+    issue: f64,
+    /// When the data may be asked for.
+    start: f64,
+    /// Length of the walk; 0 without one.
+    walk: f64,
+}
+
+/// A CPU at work: its core's parts, and the tables that it walks.
+pub(crate) struct Cpu<'a, P: Parts, H: Host, T: Tables> {
+    pub host: H,
+    pub at: Seen<'a, P>,
+    pub tables: T,
+}
+
+impl<P: Parts, H: Host, T: Tables> Cpu<'_, P, H, T> {
+    /// Makes access `a` of the thread that `pipe` is of.
+    #[inline(always)]
+    pub fn access(&mut self, pipe: &mut Pipe, a: Access) {
+        let issue = pipe.issue(a);
+        let size = match H::USUAL {
+            true => PageSize::Size4K,
+            false => self.tables.page_size(a.va),
+        };
+        let Translated {
+            issue,
+            mut start,
+            walk,
+        } = match size {
+            // What is constant for the most frequent case folds away.
+            PageSize::Size4K if !T::NESTED => self.translate(pipe, a.va, PageSize::Size4K, issue),
+            _ => self.translate(pipe, a.va, size, issue),
+        };
+        if !H::USUAL && self.tables.sets_bits(a, size) {
+            start += self.set_leaf_bits(a, size);
+        }
+        let data = self.data(a);
+        let (dt_data, dt_walk, dt_base) = pipe.retire(issue, start, walk, data);
+        let stats = &mut *self.at.stats;
+        stats.accesses += 1;
+        stats.data_stall += dt_data;
+        stats.walk_stall += dt_walk;
+        stats.base += dt_base;
+    }
+
+    /// Looks for the translation of `va`, whose page is of `size`, from `issue`
+    /// on.
+    #[inline(always)]
+    fn translate(&mut self, pipe: &mut Pipe, va: u64, size: PageSize, issue: f64) -> Translated {
+        let held = self.tables.held_size(va, size);
+        let mut t = Translated {
+            issue,
+            start: issue,
+            walk: 0.0,
+        };
+        let tlb = &mut self.at.core.tlb;
+        let mut hit = match H::USUAL {
+            true => tlb.lookup_or_fill(SPACE, va, held, self.host),
+            false => tlb.lookup(SPACE, va, held, self.host),
+        };
+        if hit.is_some() && self.tables.is_stale(va, held) {
+            tlb.invalidate(Stale::Page(SPACE, va));
+            hit = None;
+        }
+        match hit {
+            Some(Level::First) => self.at.stats.tlb_l1 += 1,
+            Some(Level::Second) => {
+                self.at.stats.tlb_l2 += 1;
+                t.start += self.at.costs.stlb;
+            }
+            None => {
+                if !H::USUAL && self.tables.faults(va, size) {
+                    self.at.stats.lazy_faults += 1;
+                    let fault = self.at.costs.fault;
+                    self.at.stats.base += pipe.interrupt(fault);
+                    self.at.stats.kernel += fault;
+                    t.issue = t.issue.max(pipe.done);
+                }
+                if let Some(levels) = self.tables.begin_walk(va, size) {
+                    t.walk = self.walk(va, levels);
+                    t.start = self.at.occupy_walker(t.issue, t.walk);
+                    self.at.stats.walks += 1;
+                    self.at.stats.walk_cycles += t.walk;
+                }
+                if !H::USUAL {
+                    let found = self.tables.translation(va, size, held);
+                    self.at.core.tlb.fill(&found);
+                }
+            }
+        }
+        t
+    }
+
+    /// Cycles of setting bits of the leaf entry: a locked store to the entry
+    /// that the walk has just read.
+    #[cold]
+    fn set_leaf_bits(&mut self, a: Access, size: PageSize) -> f64 {
+        self.at.stats.bit_updates += 1;
+        self.at.stats.walk_refs += 1;
+        if self.at.multi_node {
+            let line = self.tables.entry(Dim::Guest, size.level(), a.va);
+            self.at.own(Key::new(line));
+        }
+        self.at.costs.ad_update + self.table(Dim::Guest, size.level(), a.va)
+    }
+
+    #[inline(always)]
+    fn data(&mut self, a: Access) -> f64 {
+        let line = Key::new(self.tables.data(a.va));
+        if T::SHARED && a.write {
+            self.at.take_from_others(line);
+        }
+        match self.at.cached(line, a.write, false, self.host) {
+            Cached::Held { cycles, shared } => {
+                self.at.stats.data_l3 += u64::from(shared);
+                cycles
+            }
+            Cached::No(missing) => {
+                let home = self.tables.data_node(a.va);
+                let remote = home != self.at.node;
+                self.at.stats.data_mem[usize::from(remote)] += 1;
+                let cycles = self.at.fetch(line, missing, a.write, home, self.host);
+                if T::SHARED && remote {
+                    self.at.stats.data_remote_cycles += cycles;
+                }
+                cycles
+            }
+        }
+    }
+
+    /// One reference to a table entry, which the caller counts.
+    #[inline(always)]
+    fn table(&mut self, dim: Dim, level: u32, addr: u64) -> f64 {
+        let line = Key::new(self.tables.entry(dim, level, addr));
+        if level == 1 {
+            // L3 may have nearly all of these, or half, or few.
+            match self.at.cached_evenly(line, self.host) {
+                Some(Asked::Private(cycles)) => return cycles,
+                Some(Asked::Shared(found)) => {
+                    let held = found == Found::Held;
+                    let home = self.tables.entry_node(dim, level, addr);
+                    let remote = home != self.at.node;
+                    self.at.stats.walk_l3 += u64::from(held);
+                    self.at.stats.walk_mem[dim as usize][usize::from(remote)] += u64::from(!held);
+                    let cycles = self.at.fetch_unless_held(found, home);
+                    if T::SHARED && remote && !held {
+                        self.at.stats.walk_remote_cycles += cycles;
+                    }
+                    return cycles;
+                }
+                None => {}
+            }
+        }
+        // Lines of upper levels are few enough for any cache to have them.
+        match self.at.cached(line, false, level > 1, self.host) {
+            Cached::Held { cycles, shared } => {
+                self.at.stats.walk_l3 += u64::from(shared);
+                cycles
+            }
+            Cached::No(missing) => {
+                let home = self.tables.entry_node(dim, level, addr);
+                let remote = home != self.at.node;
+                self.at.stats.walk_mem[dim as usize][usize::from(remote)] += 1;
+                let cycles = self.at.fetch(line, missing, false, home, self.host);
+                if T::SHARED && remote {
+                    self.at.stats.walk_remote_cycles += cycles;
+                }
+                cycles
+            }
+        }
+    }
+
+    /// Cycles of a walk's step at `level`, whose table has a host-physical
+    /// address already if `located`.
+    #[inline(always)]
+    fn descend(&mut self, level: u32, va: u64, located: &mut bool) -> f64 {
+        if T::NESTED && !std::mem::replace(located, false) {
+            if let Some(gpa) = self.tables.guest_entry(level, va) {
+                return self.nested_translate(gpa) + self.table(Dim::Guest, level, va);
+            }
+        }
+        self.table(Dim::Guest, level, va)
+    }
+
+    /// Cycles of a walk for `va` through `levels`.
+    #[inline(always)]
+    pub fn walk(&mut self, va: u64, levels: Levels) -> f64 {
+        let Levels { leaf, root } = levels;
+        let cache = &mut self.at.core.walk_cache;
+        let cached = match H::USUAL {
+            true => cache.lookup_or_fill(SPACE, va, leaf, root, self.host),
+            false => cache.lookup(SPACE, va, leaf, root, self.host),
+        };
+        let top = cached.map_or(root, |l| l - 1);
+        // A walk-cache entry holds the host-physical address of the next
+        // table, so the first table after a hit needs no nested translation.
+        let mut located = cached.is_some();
+        self.at.stats.walk_refs += u64::from(top + 1 - leaf);
+        let mut cycles = self.at.costs.walk_overhead;
+        // A piece of code for each level: whether its line is cached is told
+        // by the level more than by anything else.
+        if top > 2 {
+            let mut level = top;
+            while level > 2 && level >= leaf {
+                cycles += self.descend(level, va, &mut located);
+                level -= 1;
+            }
+        }
+        if top >= 2 && leaf <= 2 {
+            cycles += self.descend(2, va, &mut located);
+        }
+        if leaf == 1 {
+            cycles += self.descend(1, va, &mut located);
+        }
+        if !H::USUAL {
+            for level in leaf + 1..=top {
+                let source = Line(self.tables.entry(Dim::Guest, level, va));
+                self.at.core.walk_cache.fill(SPACE, va, level, source);
+            }
+        }
+        if T::NESTED {
+            if let Some(gpa) = self.tables.guest_physical(va) {
+                cycles += self.nested_translate(gpa);
+            }
+        }
+        cycles
+    }
+
+    fn nested_translate(&mut self, gpa: u64) -> f64 {
+        let (size, root) = self.tables.nested_page(gpa);
+        let core = &mut *self.at.core;
+        let held = core.nested_tlb.lookup(SPACE, gpa, size, self.host);
+        if held.is_some() {
+            return 0.0;
+        }
+        let leaf = size.level();
+        let cached = core.nested_cache.lookup(SPACE, gpa, leaf, root, self.host);
+        let top = cached.map_or(root, |l| l - 1);
+        // A nested walk is a walk of its own, with what that costs besides
+        // its references.
+        self.at.stats.walk_refs += u64::from(top + 1 - leaf);
+        let mut cycles = self.at.costs.walk_overhead;
+        let mut level = top;
+        while level >= leaf {
+            cycles += self.table(Dim::Nested, level, gpa);
+            if level > leaf {
+                let source = Line(self.tables.entry(Dim::Nested, level, gpa));
+                let cache = &mut self.at.core.nested_cache;
+                cache.fill(SPACE, gpa, level, source);
+            }
+            level -= 1;
+        }
+        let source = self.tables.entry(Dim::Nested, leaf, gpa);
+        self.at.core.nested_tlb.fill(&Translation {
+            asid: SPACE,
+            addr: gpa,
+            pa: gpa,
+            size,
+            run: 1,
+            source: Line(source),
+        });
+        cycles
+    }
+}
