@@ -183,6 +183,8 @@ pub struct Reference {
     pub kernel: bool,
     /// The address is known only when the previous access' value is there.
     pub dependent: bool,
+    /// A locked instruction, as [`Access::locked`] makes: a store, too.
+    pub locked: bool,
     /// Work before the access, in units of the pace's base cycles.
     pub work: u8,
 }
@@ -197,6 +199,7 @@ impl Reference {
             write: false,
             kernel: false,
             dependent: false,
+            locked: false,
             work: 1,
         }
     }
@@ -519,7 +522,7 @@ impl<P: Parts> Live<P> {
             va: r.va,
             write: r.write,
             dependent: r.dependent,
-            locked: false,
+            locked: r.locked,
             work: r.work,
         };
         cpu::Cpu { host, at, tables }.access(&mut c.pipe, a);

@@ -190,6 +190,26 @@ fn a_store_takes_its_line_from_the_caches_of_its_neighbour() {
 }
 
 #[test]
+fn what_follows_a_locked_store_waits_for_it_and_what_follows_another_does_not() {
+    let m = Machine::builtin("e7-4850v3").unwrap();
+    let pace = Pace {
+        base: 0.0,
+        window: 8.0,
+    };
+    let cycles = |locked: bool| {
+        let mut l = Live::<Standard>::new(&m, pace, &[0], map()).unwrap();
+        let store = Reference {
+            locked,
+            ..Reference::store(VA, 0x20_0000, PageSize::Size4K)
+        };
+        l.access(0, store, |_| {});
+        l.access(0, load(VA + 4096, 0x30_0000), |_| {});
+        l.stats(0).user.cycles
+    };
+    assert_eq!([false, true].map(cycles), [280.0, 560.0]);
+}
+
+#[test]
 #[should_panic(expected = "level 1 of a walk after level 3")]
 fn a_walk_without_one_of_its_levels_is_refused() {
     let (_, mut l) = live(&[0]);

@@ -195,6 +195,7 @@ fn fed(two: bool) -> String {
             write: x >> 16 & 7 == 0,
             kernel: x >> 20 & 15 == 0,
             dependent: x >> 24 & 3 == 0,
+            locked: false,
             work: (x >> 28 & 7) as u8,
         };
         live.access(cpu, r, |steps| {

@@ -57,6 +57,8 @@ pub struct Seen {
     /// As the plugin interface reports it.
     pub reported: u64,
     pub write: bool,
+    /// The store of an instruction that reads and writes as one step.
+    pub locked: bool,
     pub kernel: bool,
     /// Instructions since the access before, itself included.
     pub work: u8,
@@ -254,6 +256,7 @@ impl Lens {
             write: seen.write,
             kernel: seen.kernel,
             dependent: false,
+            locked: seen.locked,
             work: seen.work,
         };
         let astray = &mut self.astray;

@@ -52,13 +52,19 @@ impl Guest {
     }
 
     fn load(&mut self, cpu: usize, kernel: bool) {
-        let seen = Seen {
-            va: VA + 8,
-            reported: 0x10_0008,
+        self.access(cpu, 8, |seen| Seen { kernel, ..seen });
+    }
+
+    /// A load of byte `at` of the page, or what `other` makes of it.
+    fn access(&mut self, cpu: usize, at: u64, other: impl FnOnce(Seen) -> Seen) {
+        let seen = other(Seen {
+            va: VA + at,
+            reported: 0x10_0000 + at,
             write: false,
-            kernel,
+            locked: false,
+            kernel: false,
             work: 1,
-        };
+        });
         assert_eq!(self.lens.access(cpu, seen), None);
     }
 
@@ -105,6 +111,25 @@ fn walks_of_remote_tables_cost_remote_memory() {
         let cycles = total["user"]["walker_remote_cycles"].as_f64().unwrap();
         assert_eq!(cycles > 0.0, remote, "home {home}: {cycles}");
     }
+}
+
+#[test]
+fn a_load_waits_for_the_atomic_store_before_it() {
+    let cycles = [false, true].map(|locked| {
+        let mut guest = Guest::new(0);
+        let root = guest.root;
+        guest.lens.note(0, Note::Run { root });
+        guest.load(0, false);
+        guest.access(0, 0x400, |load| Seen {
+            write: true,
+            locked,
+            ..load
+        });
+        guest.access(0, 0x800, |load| load);
+        guest.total()["user"]["cycles"].as_f64().unwrap()
+    });
+    // One memory latency after the other instead of both at once.
+    assert!(cycles[1] > cycles[0] + 200.0, "{cycles:?}");
 }
 
 #[test]

@@ -384,6 +384,7 @@ extern "C" fn accessed(cpu: c_uint, info: u32, va: u64, word: *mut c_void) {
         va,
         reported,
         write,
+        locked: write && tag.is_atomic(),
         kernel: tag.is_kernel(),
         work: tag.work(),
     };
