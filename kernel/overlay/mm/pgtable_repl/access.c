@@ -8,9 +8,67 @@
  * has the page, and GUP walks that without a lock.
  */
 #include <linux/highmem.h>
+#include <linux/irq_work.h>
 #include <linux/mm.h>
+#include <linux/percpu.h>
 #include <linux/pgtable_repl_access.h>
 #include <linux/string.h>
+
+/*
+ * Pages that nobody else has a reference to any more.  To free one takes locks that
+ * the code may hold which an NMI, or a probe, has interrupted.
+ */
+struct repl_last {
+	struct page *pages[8];
+	struct irq_work work;
+};
+
+static void repl_put_last(struct irq_work *work);
+
+static DEFINE_PER_CPU(struct repl_last, repl_last) = {
+	.work = IRQ_WORK_INIT(repl_put_last),
+};
+
+/* Where a page will go, of which there will be at most one. */
+#define REPL_TAKEN	((struct page *)1UL)
+
+static void repl_put_last(struct irq_work *work)
+{
+	struct repl_last *last = container_of(work, struct repl_last, work);
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(last->pages); i++) {
+		struct page *page = READ_ONCE(last->pages[i]);
+
+		if (!page || page == REPL_TAKEN)
+			continue;
+		WRITE_ONCE(last->pages[i], NULL);
+		put_page(page);
+	}
+}
+
+/* Have room for a page of this CPU's; NULL where there is none. */
+static struct page **repl_last_take(void)
+{
+	struct repl_last *last = this_cpu_ptr(&repl_last);
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(last->pages); i++)
+		if (!cmpxchg(&last->pages[i], NULL, REPL_TAKEN))
+			return &last->pages[i];
+	return NULL;
+}
+
+/* Let go of @page, and of the room for it. */
+static void repl_last_put(struct page **room, struct page *page)
+{
+	if (!page || folio_ref_add_unless(page_folio(page), -1, 1)) {
+		WRITE_ONCE(*room, NULL);
+		return;
+	}
+	WRITE_ONCE(*room, page);
+	irq_work_queue(&this_cpu_ptr(&repl_last)->work);
+}
 
 /*
  * Read @n bytes at most, up to the end of @from's page.  Returns how many, 0 if the
@@ -19,12 +77,16 @@
 static unsigned long repl_read_page(char *to, const char __user *from,
 				    unsigned long n, unsigned long *length)
 {
-	unsigned long offset = offset_in_page(from);
-	struct page *page;
+	unsigned long offset = offset_in_page(from), flags;
+	struct page **room, *page = NULL;
 	char *mem;
 
-	if (!get_user_page_fast_only((unsigned long)from, 0, &page))
-		return 0;
+	local_irq_save(flags);
+	room = repl_last_take();
+	if (!room || !get_user_page_fast_only((unsigned long)from, 0, &page)) {
+		n = 0;
+		goto out;
+	}
 	n = min(n, PAGE_SIZE - offset);
 	mem = kmap_local_page(page);
 	if (to)
@@ -33,7 +95,10 @@ static unsigned long repl_read_page(char *to, const char __user *from,
 	if (length)
 		*length = strnlen(to ?: mem + offset, n);
 	kunmap_local(mem);
-	put_page(page);
+out:
+	if (room)
+		repl_last_put(room, page);
+	local_irq_restore(flags);
 	return n;
 }
 
