@@ -385,6 +385,7 @@ TEST_F_TIMEOUT(control, gates_close_and_open, 300)
 			    " arch_pgtable_repl_key_set"))
 		SKIP(return, "needs kprobes");
 	EXPECT_EQ(0, repl_write_file(TRACING "events/kprobes/" EVENT "/enable", "1"));
+	ASSERT_EQ(0, repl_workers_start());
 	for (round = 0; round < 2; round++) {
 		before = patched();
 		EXPECT_EQ(0, use_copies());
@@ -393,6 +394,7 @@ TEST_F_TIMEOUT(control, gates_close_and_open, 300)
 			pause_ms(100);
 		EXPECT_EQ(before + 2, patched());
 	}
+	repl_workers_stop();
 	EXPECT_EQ(0, repl_write_file(TRACING "events/kprobes/" EVENT "/enable", "0"));
 	EXPECT_EQ(0, repl_write_file(TRACING "kprobe_events", "-:" EVENT));
 }
