@@ -16,6 +16,7 @@
 #include <linux/pgtable_repl_cgroup.h>
 #include <linux/prctl.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/workqueue.h>
 #include <trace/events/pgtable_repl.h>
 #include "table.h"
@@ -31,6 +32,7 @@ struct repl_build {
 	struct ptdesc **tables;		/* PMD tables to be handed out */
 	unsigned long room, nr;
 	atomic_long_t next;
+	bool stopped;
 };
 
 /* What one thread has of its own. */
@@ -40,6 +42,33 @@ struct repl_builder {
 	/* By domain, a page for the copy that is made next. */
 	struct page *stash[];
 };
+
+/*
+ * Whether nobody needs what is built: who asked for it is being killed, or the
+ * process is, and the OOM killer waits for its mmap lock.  Each copy is complete
+ * from the moment that it is linked, so that a tree may stay as it is.
+ */
+static bool repl_stopped(struct repl_build *build)
+{
+	bool dying;
+
+	if (READ_ONCE(build->stopped))
+		return true;
+	dying = fatal_signal_pending(current);
+#ifdef CONFIG_MEMCG
+	if (!dying && !READ_ONCE(build->mm->pgtable_repl->forker)) {
+		struct task_struct *owner;
+
+		rcu_read_lock();
+		owner = rcu_dereference(build->mm->owner);
+		dying = owner && fatal_signal_pending(owner);
+		rcu_read_unlock();
+	}
+#endif
+	if (dying)
+		WRITE_ONCE(build->stopped, true);
+	return dying;
+}
 
 /*
  * Have a page for each domain ready before locks are taken: there, the
@@ -138,7 +167,7 @@ static void repl_add_below(struct repl_builder *builder, struct ptdesc *table,
 
 	if (level == repl_root_level())
 		nr = PGD_KERNEL_START;
-	for (i = 0; i < nr; i++) {
+	for (i = 0; i < nr && !repl_stopped(builder->build); i++) {
 		child = repl_add_child(builder, table, entry + i, level);
 		if (child && level > PG_LEVEL_2M &&
 		    !(level - 1 == PG_LEVEL_2M &&
@@ -267,14 +296,14 @@ static void repl_build(struct mm_struct *mm, const nodemask_t *domains)
 	unsigned long tables = mm_pgtables_bytes(mm) / PAGE_SIZE, pmds;
 	struct repl_build build = { .mm = mm, .domains = domains };
 	struct repl_builder *self = repl_builder_alloc(&build);
-	unsigned int threads;
+	unsigned int threads, domain;
 
 	/* Nobody else builds, nor changes the policy: see @to_build. */
 	mmap_assert_write_locked(mm);
 	if (!self) {
 		/* No table is lost, only the domains' roots go without. */
-		pgtable_repl_lacks(repl, pgtable_repl_domain_node(
-						first_node(*domains)));
+		for_each_node_mask(domain, *domains)
+			pgtable_repl_lacks(repl, pgtable_repl_domain_node(domain));
 		return;
 	}
 	atomic_long_set(&repl->built, 0);
@@ -295,6 +324,10 @@ static void repl_build(struct mm_struct *mm, const nodemask_t *domains)
 		repl_build_pte_tables(self, threads - 1);
 	repl_stash_empty(self);
 	mem_cgroup_put(build.memcg);
+	/* Should another process live on in it: repaired, as after want of memory. */
+	if (build.stopped)
+		for_each_node_mask(domain, *domains)
+			pgtable_repl_lacks(repl, pgtable_repl_domain_node(domain));
 
 	WRITE_ONCE(repl->to_build, 0);
 	kvfree(build.tables);
