@@ -1424,6 +1424,77 @@ static void repl_test_lazy_gather_minds_others(struct kunit *test)
 	repl_test_empty(t);
 }
 
+/*
+ * Nor is a huge page, in whose place another's fault has put a PTE table since:
+ * who had the page has no copy of that.
+ */
+static void repl_test_lazy_gather_minds_huge_pages(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct mmu_gather first, second;
+	unsigned int domain, home;
+	struct page *table;
+	spinlock_t *ptl;
+	pmd_t pmd;
+
+	repl_test_lazy(test, 0);
+	domain = repl_test_used(test)->pt_repl_domain;
+	home = page_to_nid(virt_to_page(t->ptep));
+	if (!node_isset(home, t->mm->pgtable_repl->policy.nodes))
+		kunit_skip(test, "the table's node has no CPUs");
+	KUNIT_ASSERT_EQ(test, set_cpus_allowed_ptr(current,
+				pgtable_repl_domain_cpus(home)), 0);
+	table = pte_alloc_one(t->mm);
+	KUNIT_ASSERT_NOT_NULL(test, table);
+	pmd = READ_ONCE(*t->pmdp);
+	KUNIT_ASSERT_NOT_NULL(test, repl_find(virt_to_ptdesc(t->pmdp), domain));
+
+	tlb_gather_mmu(&first, t->mm);
+	tlb_gather_mmu(&second, t->mm);
+	ptl = pmd_lock(t->mm, t->pmdp);
+	pmd_clear(t->pmdp);
+	tlb_flush_pmd_range(&second, TEST_ADDR & PMD_MASK, PMD_SIZE);
+	pmd_populate(t->mm, t->pmdp, table);
+	spin_unlock(ptl);
+	KUNIT_EXPECT_FALSE(test, repl_test_reaches(t, &first, domain));
+	KUNIT_EXPECT_TRUE(test, repl_test_reaches(t, &second, domain));
+	/* As its end has it. */
+	pgtable_repl_gather_nested(&second);
+	__tlb_reset_range(&second);
+	KUNIT_EXPECT_TRUE(test, repl_test_reaches(t, &second, domain));
+	tlb_finish_mmu(&second);
+	tlb_finish_mmu(&first);
+
+	ptl = pmd_lock(t->mm, t->pmdp);
+	set_pmd(t->pmdp, pmd);
+	spin_unlock(ptl);
+	pte_free(t->mm, table);
+	repl_test_empty(t);
+}
+
+/* A gather that began before anybody could be left out has recorded nothing. */
+static void repl_test_lazy_gather_began_before(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	nodemask_t filtered;
+	unsigned int domain;
+	struct mmu_gather tlb;
+
+	repl_test_lazy(test, 0);
+	domain = domain_of(raw_smp_processor_id());
+	filtered = t->mm->pgtable_repl->filtered;
+	KUNIT_ASSERT_TRUE(test, node_isset(domain, filtered));
+	tlb_gather_mmu(&tlb, t->mm);
+	KUNIT_EXPECT_FALSE(test, repl_test_reaches(t, &tlb, domain));
+	tlb_finish_mmu(&tlb);
+	t->mm->pgtable_repl->filtered = NODE_MASK_NONE;
+	tlb_gather_mmu(&tlb, t->mm);
+	t->mm->pgtable_repl->filtered = filtered;
+	KUNIT_EXPECT_TRUE(test, repl_test_reaches(t, &tlb, domain));
+	tlb_finish_mmu(&tlb);
+	repl_test_empty(t);
+}
+
 /* The CPUs that a flush goes to, of all, as if the process ran everywhere. */
 static bool repl_test_reaches_all(struct repl_test *t, unsigned long addr)
 {
@@ -1704,6 +1775,8 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_lazy_holds_what_is_rewritten),
 	KUNIT_CASE(repl_test_lazy_minds_no_stray_bits),
 	KUNIT_CASE(repl_test_lazy_gather_minds_others),
+	KUNIT_CASE(repl_test_lazy_gather_minds_huge_pages),
+	KUNIT_CASE(repl_test_lazy_gather_began_before),
 	KUNIT_CASE(repl_test_lazy_flushes_all_of_the_ldt),
 	KUNIT_CASE(repl_test_lazy_knows_when_domains_were_others),
 	KUNIT_CASE(repl_test_lazy_gather_minds_khugepaged),

@@ -18,15 +18,16 @@
  *    PTE tables are to be found then.  What others have changed and not flushed
  *    yet is theirs to flush.  A gather that may have run into it must not free
  *    pages before that (mm_tlb_flush_nested()): it goes by tables, at its end
- *    for all of the VMAs that it has looked at;
+ *    for all of the VMAs that it has looked at.  If it has changed huge pages, a
+ *    PTE table that is there now may have come later, and the domains that have
+ *    a copy of the table above are taken as well;
  *  - a domain that walks a canonical table of another node for want of memory
  *    (@linked) is never left out, nor is one that has no tree, or whose tree is
  *    just being published or withdrawn (not in @filtered);
  *  - khugepaged clears the entry that points to a PTE table of a file, without
  *    the mmap lock, and flushes it in its own time.  A gather that has recorded
  *    changes below it and finds it gone takes the domains that have a copy of
- *    the table above.  Where the gather has freed tables itself, khugepaged is
- *    done with that file: i_mmap_rwsem was taken in between.
+ *    the table above.
  *
  * Only so many entries are looked at, with preemption off: whoever flushes more
  * flushes everywhere.  So is what lies above user space: the LDT is mapped there
@@ -147,6 +148,7 @@ struct repl_sharers {
 	nodemask_t filtered;	/* those that it is worth looking for */
 	unsigned int left;	/* entries that may still be looked at */
 	bool recorded;		/* copies that held what was changed */
+	bool huge;		/* tables may have taken the place of huge pages */
 	bool retracted;		/* though PTE tables may be gone by others' hand */
 };
 
@@ -200,21 +202,20 @@ static void repl_share_range(struct repl_sharers *s, struct ptdesc *table,
 			s->found = s->filtered;
 			return;
 		}
-		if (!repl_is_table(val)) {
-			if (!shared && (!s->recorded ||
-					(s->retracted && repl_none(val) &&
-					 level == PG_LEVEL_2M))) {
-				repl_share(s, table);
-				shared = true;
-			}
-			continue;
-		}
-		if (level == PG_LEVEL_2M) {
-			struct ptdesc *child = repl_child(val);
+		bool child = repl_is_table(val);
 
-			repl_add_home(child, &s->found);
+		if (!shared && ((!s->recorded && (s->huge || !child)) ||
+				(s->retracted && repl_none(val) &&
+				 level == PG_LEVEL_2M))) {
+			repl_share(s, table);
+			shared = true;
+		}
+		if (!child)
+			continue;
+		if (level == PG_LEVEL_2M) {
+			repl_add_home(repl_child(val), &s->found);
 			if (!s->recorded)
-				repl_share(s, child);
+				repl_share(s, repl_child(val));
 		} else {
 			repl_share_range(s, repl_child(val), level - 1, start,
 					 min(start | mask, last));
@@ -316,13 +317,16 @@ const struct cpumask *pgtable_repl_shootdown(struct mm_struct *mm,
 	repl = mm_pgtable_repl(mm);
 	if (!repl_sharers_begin(&s, repl))
 		return cpus;
-	s.recorded = tlb && tlb->repl_recording;
-	/* Recorded in other domains than there are now: flush all. */
-	if (s.recorded && tlb->repl_map != READ_ONCE(pgtable_repl_map))
+	s.recorded = tlb;
+	/* Begun when nobody was left out, or when domains were others: flush all. */
+	if (tlb && (!tlb->repl_recording ||
+		    tlb->repl_map != READ_ONCE(pgtable_repl_map)))
 		return cpus;
 	if (s.recorded) {
 		nodes_or(s.found, s.found, tlb->repl_domains);
-		s.retracted = tlb->repl_files && !tlb->freed_tables;
+		s.retracted = tlb->repl_files;
+		s.huge = tlb->repl_huge || tlb->cleared_pmds ||
+			 tlb->cleared_puds;
 		if (tlb->fullmm) {
 			start = tlb->repl_start;
 			end = tlb->repl_end;
