@@ -60,6 +60,8 @@ struct repl_group_policy {
  * @behind: on repl_behind while processes may have to be brought to the policy
  * @wanted: pages that reclaim of the group has asked for
  * @wants: on repl_wants while there are any
+ * @turns: how often the work has taken up what was asked for
+ * @turns_over: the same, and is done with it
  * @shrinks: reclaim of the group knows that there may be copies
  * @rcu: readers hold the RCU read lock or a reference to the css
  */
@@ -74,6 +76,8 @@ struct repl_group {
 	struct list_head behind;
 	unsigned long wanted;
 	struct list_head wants;
+	unsigned long turns;
+	unsigned long turns_over;
 	bool shrinks;
 	struct rcu_head rcu;
 };
@@ -88,7 +92,7 @@ static bool repl_group_limits __read_mostly;
 static LIST_HEAD(repl_behind);
 static DEFINE_SPINLOCK(repl_behind_lock);
 static LIST_HEAD(repl_wants);
-static DEFINE_SPINLOCK(repl_wants_lock);	/* that list, and ->wanted */
+static DEFINE_SPINLOCK(repl_wants_lock);	/* that list, ->wanted, ->turns */
 static DEFINE_MUTEX(repl_group_mutex);	/* writers of ->policy */
 
 static void repl_catch_up(struct kthread_work *work);
@@ -427,10 +431,14 @@ long pgtable_repl_memcg_pages(struct mem_cgroup *memcg)
  * pgtable_repl_memcg_want() - reclaim asks for copies of a memory cgroup
  * @memcg: the memory cgroup; the caller holds a reference
  * @pages: how many
+ *
+ * Return: the turn in which it gets them, for pgtable_repl_memcg_had().
  */
-void pgtable_repl_memcg_want(struct mem_cgroup *memcg, unsigned long pages)
+unsigned long pgtable_repl_memcg_want(struct mem_cgroup *memcg,
+				      unsigned long pages)
 {
 	struct repl_group *group = repl_group(memcg);
+	unsigned long turn;
 
 	spin_lock(&repl_wants_lock);
 	group->wanted += pages;
@@ -438,7 +446,30 @@ void pgtable_repl_memcg_want(struct mem_cgroup *memcg, unsigned long pages)
 		css_get(&memcg->css);
 		list_add_tail(&group->wants, &repl_wants);
 	}
+	turn = group->turns + 1;
 	spin_unlock(&repl_wants_lock);
+	return turn;
+}
+
+/**
+ * pgtable_repl_memcg_had() - whether a memory cgroup has had a turn
+ * @memcg: the memory cgroup; the caller holds a reference
+ * @turn: by pgtable_repl_memcg_want()
+ */
+bool pgtable_repl_memcg_had(struct mem_cgroup *memcg, unsigned long turn)
+{
+	return (long)(READ_ONCE(repl_group(memcg)->turns_over) - turn) >= 0;
+}
+
+/**
+ * pgtable_repl_memcg_served() - a memory cgroup's turn is over
+ * @memcg: by pgtable_repl_memcg_wants(), which is not called meanwhile
+ */
+void pgtable_repl_memcg_served(struct mem_cgroup *memcg)
+{
+	struct repl_group *group = repl_group(memcg);
+
+	WRITE_ONCE(group->turns_over, group->turns);
 }
 
 /**
@@ -457,6 +488,7 @@ bool pgtable_repl_memcg_wants(struct mem_cgroup **memcg, long *pages)
 		*memcg = group->memcg;
 		*pages = group->wanted;
 		group->wanted = 0;
+		group->turns++;
 	}
 	spin_unlock(&repl_wants_lock);
 	return group;

@@ -241,8 +241,11 @@ bool pgtable_repl_group_room(struct mem_cgroup *memcg, unsigned int share,
 			     unsigned long pages);
 void pgtable_repl_group_account(struct page *page, int sign);
 long pgtable_repl_memcg_pages(struct mem_cgroup *memcg);
-void pgtable_repl_memcg_want(struct mem_cgroup *memcg, unsigned long pages);
+unsigned long pgtable_repl_memcg_want(struct mem_cgroup *memcg,
+				      unsigned long pages);
+bool pgtable_repl_memcg_had(struct mem_cgroup *memcg, unsigned long turn);
 bool pgtable_repl_memcg_wants(struct mem_cgroup **memcg, long *pages);
+void pgtable_repl_memcg_served(struct mem_cgroup *memcg);
 extern int pgtable_repl_shrinker_id;				/* repair.c */
 #else
 static inline bool pgtable_repl_memcg_wants(struct mem_cgroup **memcg,
@@ -250,6 +253,8 @@ static inline bool pgtable_repl_memcg_wants(struct mem_cgroup **memcg,
 {
 	return false;
 }
+
+static inline void pgtable_repl_memcg_served(struct mem_cgroup *memcg) { }
 
 static inline struct mem_cgroup *pgtable_repl_get_memcg(struct mm_struct *mm)
 {

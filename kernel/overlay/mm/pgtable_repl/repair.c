@@ -54,7 +54,10 @@ static atomic_long_t repl_drop_wanted[MAX_NUMNODES];	/* pages */
 static atomic_long_t repl_drop_freed[MAX_NUMNODES];	/* pages, ever */
 static struct workqueue_struct *repl_drop_wq;
 
-/* Who waits for the work knows by these that it has begun after he asked. */
+/*
+ * Who waits for the nodes knows by these that the work has been at them, from
+ * beginning to end, since he asked.  A memory cgroup has its own.
+ */
 static atomic_long_t repl_drop_asked, repl_drop_done;
 static DECLARE_WAIT_QUEUE_HEAD(repl_drop_wait);
 
@@ -200,10 +203,11 @@ void pgtable_repl_lacks(struct pgtable_repl *repl, int nid)
 }
 
 /*
- * Whether a node has @times its high watermark of free memory that copies can
- * lie in, in some zone: page tables cannot be moved.
+ * Whether a node would have @times its high watermark of free memory that copies
+ * can lie in, in some zone, with @more pages: page tables cannot be moved.
  */
-static bool repl_node_has_room(int nid, unsigned int times)
+static bool repl_node_would_have_room(int nid, unsigned int times,
+				      unsigned long more)
 {
 	pg_data_t *pgdat = NODE_DATA(nid);
 	int i;
@@ -221,10 +225,15 @@ static bool repl_node_has_room(int nid, unsigned int times)
 #ifdef CONFIG_CMA
 		cma = zone_page_state(zone, NR_FREE_CMA_PAGES);
 #endif
-		if (free > cma + times * high_wmark_pages(zone))
+		if (free + more > cma + times * high_wmark_pages(zone))
 			return true;
 	}
 	return false;
+}
+
+static bool repl_node_has_room(int nid, unsigned int times)
+{
+	return repl_node_would_have_room(nid, times, 0);
 }
 
 /**
@@ -446,14 +455,58 @@ static void repl_repair(struct work_struct *work)
 }
 
 /*
+ * Pages of trees that have been taken down.  Several address spaces' pages share
+ * a grace period, since there may be thousands of small ones.
+ */
+struct repl_batch {
+	struct list_head pages;
+	unsigned long nr;
+	unsigned long all;	/* with those that have been freed */
+};
+
+/* So many are freed at the latest; and a cgroup gets no more at a time. */
+#define REPL_BATCH_MAX		512
+
+static void repl_batch_init(struct repl_batch *batch)
+{
+	INIT_LIST_HEAD(&batch->pages);
+	batch->nr = 0;
+	batch->all = 0;
+}
+
+static void repl_batch_free(struct repl_batch *batch)
+{
+	struct page *page;
+
+	list_for_each_entry(page, &batch->pages, lru)
+		atomic_long_add(1L << page->index,
+				&repl_drop_freed[page_to_nid(page)]);
+	arch_pgtable_repl_free_pages(&batch->pages);
+	batch->nr = 0;
+}
+
+/* Every CPU has left the trees: the address space itself is needed no more. */
+static void repl_batch_add(struct repl_batch *batch, struct list_head *pages)
+{
+	struct page *page;
+
+	list_for_each_entry(page, pages, lru) {
+		batch->nr += 1UL << page->index;
+		batch->all += 1UL << page->index;
+	}
+	list_splice(pages, &batch->pages);
+	if (batch->nr >= REPL_BATCH_MAX)
+		repl_batch_free(batch);
+}
+
+/*
  * Take down the trees of @mm on @nodes, until there is memory again.  False if
  * it is busy, and not to be looked at for a moment.
  */
 static bool repl_drop_mm(struct mm_struct *mm, nodemask_t nodes,
-			 struct repl_wait *wait)
+			 struct repl_batch *batch, struct repl_wait *wait)
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
-	struct page *page;
 	LIST_HEAD(pages);
 	long before;
 
@@ -476,10 +529,7 @@ static bool repl_drop_mm(struct mm_struct *mm, nodemask_t nodes,
 	}
 	WRITE_ONCE(repl->squeeze, false);
 	arch_pgtable_repl_unlock(mm);
-	list_for_each_entry(page, &pages, lru)
-		atomic_long_add(1L << page->index,
-				&repl_drop_freed[page_to_nid(page)]);
-	arch_pgtable_repl_free_pages(&pages);
+	repl_batch_add(batch, &pages);
 	return true;
 }
 
@@ -491,9 +541,13 @@ static bool repl_drop_mm(struct mm_struct *mm, nodemask_t nodes,
 void pgtable_repl_drop(struct mm_struct *mm, struct repl_wait *wait)
 {
 	struct pgtable_repl *repl = mm_pgtable_repl(mm);
+	struct repl_batch batch;
 
-	if (repl && pgtable_repl_pages(repl))
-		repl_drop_mm(mm, NODE_MASK_ALL, wait);
+	if (!repl || !pgtable_repl_pages(repl))
+		return;
+	repl_batch_init(&batch);
+	repl_drop_mm(mm, NODE_MASK_ALL, &batch, wait);
+	repl_batch_free(&batch);
 }
 
 /* One that is exiting gives back everything anyway. */
@@ -507,6 +561,7 @@ static bool repl_squeezed(struct pgtable_repl *repl, void *unused)
  * @nid: the node that is short of it; or NUMA_NO_NODE
  * @memcg: or the memory cgroup
  * @wanted: pages; of a node, a tree of more is not paid for
+ * @batch: pages that are still to be freed
  * @busy: also those whose lock others had a moment ago
  * @min: trees of less are left for later, so that the largest go first
  * @next: the same for the next walk; 0: none is left
@@ -515,6 +570,7 @@ struct repl_pass {
 	int nid;
 	struct mem_cgroup *memcg;
 	long wanted;
+	struct repl_batch batch;
 	bool busy;
 	long min, next;
 };
@@ -557,8 +613,15 @@ static bool repl_pass_look(struct pgtable_repl *repl, void *arg)
 
 static bool repl_pass_over(struct repl_pass *pass)
 {
-	return pass->wanted <= 0 || (pass->nid != NUMA_NO_NODE &&
-				     repl_node_has_room(pass->nid, 1));
+	if (pass->wanted <= 0)
+		return true;
+	if (pass->nid == NUMA_NO_NODE)
+		return false;
+	/* No tree is to go because those before it are not free yet. */
+	if (pass->batch.nr &&
+	    repl_node_would_have_room(pass->nid, 1, pass->batch.nr))
+		repl_batch_free(&pass->batch);
+	return repl_node_has_room(pass->nid, 1);
 }
 
 /*
@@ -574,6 +637,7 @@ static bool repl_drop_largest(struct repl_pass *pass, struct repl_wait *wait)
 
 	if (pass->nid != NUMA_NO_NODE)
 		nodes = nodemask_of_node(pass->nid);
+	repl_batch_init(&pass->batch);
 	for (pass->min = LONG_MAX; pass->min; pass->min = pass->next) {
 		pass->next = 0;
 		repl_walk_begin(&walk);
@@ -581,7 +645,7 @@ static bool repl_drop_largest(struct repl_pass *pass, struct repl_wait *wait)
 		       (mm = repl_walk_next(&walk, repl_pass_look, pass))) {
 			long pages = repl_pass_pages(pass, mm->pgtable_repl);
 
-			if (repl_drop_mm(mm, nodes, wait)) {
+			if (repl_drop_mm(mm, nodes, &pass->batch, wait)) {
 				pass->wanted -= pages;
 				dropped = true;
 			}
@@ -589,6 +653,7 @@ static bool repl_drop_largest(struct repl_pass *pass, struct repl_wait *wait)
 		}
 		repl_walk_end(&walk);
 	}
+	repl_batch_free(&pass->batch);
 	return dropped;
 }
 
@@ -634,43 +699,84 @@ static bool repl_drop_node(int nid, struct repl_wait *wait)
 	return dropped;
 }
 
-static void repl_drop(struct work_struct *work)
+static bool repl_drop_nodes(struct repl_wait *wait)
 {
 	long asked = atomic_long_read(&repl_drop_asked);
-	struct mm_struct *mm;
 	bool dropped = false;
-	struct repl_wait wait = REPL_WAIT_NONE;
-	struct repl_pass pass = { .nid = NUMA_NO_NODE };
-	struct repl_walk walk;
 	int nid;
 
+	for_each_node_state(nid, N_NORMAL_MEMORY)
+		if (!repl_node_has_room(nid, 1))
+			dropped |= repl_drop_node(nid, wait);
+		else
+			atomic_long_set(&repl_drop_wanted[nid], 0);
+	atomic_long_set(&repl_drop_done, asked);
+	wake_up_all(&repl_drop_wait);
+	return dropped;
+}
+
+/* One memory cgroup, the one that has waited for longest. */
+static bool repl_drop_memcg(struct repl_wait *wait)
+{
+	struct repl_pass pass = { .nid = NUMA_NO_NODE };
+	bool dropped;
+
+	if (!pgtable_repl_memcg_wants(&pass.memcg, &pass.wanted))
+		return false;
+	/* Who still lacks something after that asks again, behind the others. */
+	pass.wanted = min_t(long, pass.wanted, REPL_BATCH_MAX);
+	dropped = repl_drop_largest(&pass, wait);
+	pgtable_repl_memcg_served(pass.memcg);
+	mem_cgroup_put(pass.memcg);
+	wake_up_all(&repl_drop_wait);
+	/* There may be more. */
+	queue_work(repl_drop_wq, &repl_drop_work);
+	return dropped;
+}
+
+static bool repl_drop_squeezed(struct repl_wait *wait)
+{
+	struct repl_batch batch;
+	struct repl_walk walk;
+	struct mm_struct *mm;
+	bool dropped = false;
+
+	repl_batch_init(&batch);
 	/* Who is noted behind the walk has queued the work again. */
 	repl_walk_begin(&walk);
-	while ((mm = repl_walk_next(&walk, repl_squeezed, NULL))) {
+	while (batch.all < REPL_BATCH_MAX &&
+	       (mm = repl_walk_next(&walk, repl_squeezed, NULL))) {
 		/* Since it was noted, there may have come room. */
 		if (pgtable_repl_mm_room(mm, REPL_MEMCG_SHARE, 1, 0))
 			WRITE_ONCE(mm->pgtable_repl->squeeze, false);
-		else if (repl_drop_mm(mm, NODE_MASK_ALL, &wait))
+		else if (repl_drop_mm(mm, NODE_MASK_ALL, &batch, wait))
 			dropped = true;
 		mmput_async(mm);
 	}
 	repl_walk_end(&walk);
+	/* The others' turn. */
+	if (batch.all >= REPL_BATCH_MAX)
+		queue_work(repl_drop_wq, &repl_drop_work);
+	repl_batch_free(&batch);
+	return dropped;
+}
 
-	while (pgtable_repl_memcg_wants(&pass.memcg, &pass.wanted)) {
-		dropped |= repl_drop_largest(&pass, &wait);
-		mem_cgroup_put(pass.memcg);
-	}
+/*
+ * Whoever waits for this does so for half a second or two, and then somebody is
+ * killed: so users who make reclaim ask faster than it is done must not keep it
+ * from others.  In one run everybody has a bounded turn, and nodes come first.
+ */
+static void repl_drop(struct work_struct *work)
+{
+	struct repl_wait wait = REPL_WAIT_NONE;
+	bool dropped;
 
-	for_each_node_state(nid, N_NORMAL_MEMORY)
-		if (!repl_node_has_room(nid, 1))
-			dropped |= repl_drop_node(nid, &wait);
-		else
-			atomic_long_set(&repl_drop_wanted[nid], 0);
+	dropped = repl_drop_nodes(&wait);
+	dropped |= repl_drop_memcg(&wait);
+	dropped |= repl_drop_squeezed(&wait);
 	if (dropped)
 		queue_delayed_work(system_unbound_wq, &repl_repair_work,
 				   REPL_DROPPED_MIN);
-	atomic_long_set(&repl_drop_done, asked);
-	wake_up_all(&repl_drop_wait);
 }
 
 /**
@@ -686,7 +792,7 @@ void pgtable_repl_want(int nid, unsigned long pages)
 }
 
 /**
- * pgtable_repl_drop_now() - have taken down what was asked for
+ * pgtable_repl_drop_now() - have taken down what was asked for of nodes
  * @timeout: wait for it, but not for longer, in jiffies
  */
 void pgtable_repl_drop_now(long timeout)
@@ -777,13 +883,15 @@ static unsigned long repl_memcg_scan(struct shrinker *shrinker,
 				     struct shrink_control *sc)
 {
 	long before = pgtable_repl_memcg_pages(sc->memcg), freed;
+	unsigned long turn;
 
-	pgtable_repl_memcg_want(sc->memcg, sc->nr_to_scan);
-	if (current_is_kswapd()) {
-		queue_work(repl_drop_wq, &repl_drop_work);
+	turn = pgtable_repl_memcg_want(sc->memcg, sc->nr_to_scan);
+	queue_work(repl_drop_wq, &repl_drop_work);
+	if (current_is_kswapd())
 		return SHRINK_STOP;
-	}
-	pgtable_repl_drop_now(REPL_MEMCG_WAIT);
+	wait_event_timeout(repl_drop_wait,
+			   pgtable_repl_memcg_had(sc->memcg, turn),
+			   REPL_MEMCG_WAIT);
 	freed = before - pgtable_repl_memcg_pages(sc->memcg);
 	if (freed <= 0)
 		return SHRINK_STOP;

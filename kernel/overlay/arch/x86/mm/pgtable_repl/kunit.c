@@ -11,6 +11,7 @@
 #include <linux/hugetlb.h>
 #include <linux/irq_work.h>
 #include <linux/kthread.h>
+#include <linux/memcontrol.h>
 #include <linux/mman.h>
 #include <linux/pgtable_copies.h>
 #include <linux/prctl.h>
@@ -754,6 +755,38 @@ static void repl_test_others_are_exiting(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, node_isset(nid, t->mm->pgtable_repl->dropped));
 	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
 	mmput(other);
+}
+
+#ifdef CONFIG_MEMCG
+static int repl_test_keep_asking(void *unused)
+{
+	while (!kthread_should_stop()) {
+		pgtable_repl_memcg_want(root_mem_cgroup, 1);
+		cond_resched();
+	}
+	return 0;
+}
+#endif
+
+/* Reclaim of cgroups, asking without end, does not keep a node from its turn. */
+static void repl_test_others_keep_asking(struct kunit *test)
+{
+#ifdef CONFIG_MEMCG
+	unsigned long until = jiffies + 20 * HZ;
+	struct task_struct *task;
+
+	if (mem_cgroup_disabled())
+		kunit_skip(test, "needs memory cgroups");
+	task = kthread_run(repl_test_keep_asking, NULL, "repl-keep-asking");
+	KUNIT_ASSERT_FALSE(test, IS_ERR(task));
+	pgtable_repl_drop_now(20 * HZ);
+	/* The work may have begun before it found the task's. */
+	pgtable_repl_drop_now(20 * HZ);
+	KUNIT_EXPECT_TRUE(test, time_before(jiffies, until));
+	kthread_stop(task);
+#else
+	kunit_skip(test, "needs memory cgroups");
+#endif
 }
 
 /* How many domains have their root published. */
@@ -1759,6 +1792,7 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_short_of_memory),
 	KUNIT_CASE(repl_test_leaves_reserves_alone),
 	KUNIT_CASE(repl_test_others_are_exiting),
+	KUNIT_CASE(repl_test_others_keep_asking),
 	KUNIT_CASE(repl_test_mode_reaches_the_busy),
 	KUNIT_CASE(repl_test_check_finds_damage),
 	KUNIT_CASE(repl_test_lazy_fills_a_group),
