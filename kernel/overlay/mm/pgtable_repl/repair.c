@@ -316,9 +316,14 @@ static bool repl_busy(struct pgtable_repl *repl)
 
 static bool repl_lock(struct mm_struct *mm, struct repl_wait *wait)
 {
+	unsigned long until = jiffies + REPL_BUSY_DELAY, *busy_until;
+
 	if (!pgtable_repl_lock(mm, wait))
 		return true;
-	WRITE_ONCE(mm->pgtable_repl->busy_until, jiffies + REPL_BUSY_DELAY);
+	/* One that has been queued up for in vain is left alone for longer. */
+	busy_until = &mm->pgtable_repl->busy_until;
+	if (time_after(until, READ_ONCE(*busy_until)))
+		WRITE_ONCE(*busy_until, until);
 	return false;
 }
 
