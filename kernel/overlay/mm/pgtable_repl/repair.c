@@ -27,6 +27,7 @@
 #include <linux/page_counter.h>
 #include <linux/prctl.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/shrinker.h>
 #include <linux/swap.h>
 #include <linux/vmstat.h>
@@ -655,6 +656,11 @@ static bool repl_drop_largest(struct repl_pass *pass, struct repl_wait *wait)
 				dropped = true;
 			}
 			mmput_async(mm);
+			if (fatal_signal_pending(current)) {
+				wait->busy = true;
+				pass->next = 0;
+				break;
+			}
 		}
 		repl_walk_end(&walk);
 	}
@@ -669,7 +675,8 @@ static bool repl_drop_largest(struct repl_pass *pass, struct repl_wait *wait)
  * @wait: as of pgtable_repl_lock()
  *
  * Also of children in fork, which do not belong to the group yet, and of
- * processes that left copies charged to it when they were moved.
+ * processes that left copies charged to it when they were moved.  Ends early, with
+ * @wait->busy set, if the current task is killed.
  */
 void pgtable_repl_give_back(struct mem_cgroup *memcg, long pages,
 			    struct repl_wait *wait)
