@@ -290,6 +290,9 @@ enum repl_by {
 	REPL_BY_MODE,		/* vm.pgtable_repl_mode, as long as that is 0 */
 };
 
+static bool repl_is_default(struct mm_struct *mm,
+			    const struct pgtable_repl_policy *policy);
+
 /* Whether a policy may come in force, under the lock. */
 static int repl_may_set(struct mm_struct *mm,
 			const struct pgtable_repl_policy *policy,
@@ -300,6 +303,8 @@ static int repl_may_set(struct mm_struct *mm,
 
 	if (by == REPL_BY_DEFAULT && pgtable_repl_own(&mm->pgtable_repl->policy))
 		return -EPERM;
+	if (by == REPL_BY_DEFAULT && !repl_is_default(mm, policy))
+		return -ESTALE;
 	if (by == REPL_BY_MODE &&
 	    (!sys_off || nodes_empty(mm->pgtable_repl->policy.nodes)))
 		return -EPERM;
@@ -475,6 +480,16 @@ static bool repl_same(const struct pgtable_repl_policy *a,
 	       nodes_equal(a->nodes, b->nodes);
 }
 
+/* Whether @policy still is what holds. */
+static bool repl_is_default(struct mm_struct *mm,
+			    const struct pgtable_repl_policy *policy)
+{
+	struct pgtable_repl_policy now;
+
+	repl_default(mm, &now);
+	return repl_same(policy, &now);
+}
+
 /* Whether an address space has the policy it should; else that is @want. */
 static bool repl_follows(struct mm_struct *mm, struct pgtable_repl_policy *want)
 {
@@ -510,8 +525,13 @@ bool pgtable_repl_follows(struct mm_struct *mm)
  * @wait: as of pgtable_repl_lock()
  *
  * Or to the system's, where no group asks for anything.  Whoever changes what
- * holds for an address space calls this afterwards.  It looks again after each
- * change, so that of several at the same time the last leaves what holds then.
+ * holds for an address space calls this afterwards, or notes it for a worker.
+ *
+ * What holds is compared once more under the lock, so that of several at the same
+ * time nobody sets what another one has replaced.  Who finds it replaced may leave
+ * it to him who did that, who comes or has been here since: it need not be tried
+ * until it holds still, which a user could prevent for ever.  The second attempt
+ * is for what nobody follows up, nodes that come and go.
  *
  * Context: as pgtable_repl_set().
  * Return: 1 if it changed something, 0 if not, or an error.
@@ -519,18 +539,20 @@ bool pgtable_repl_follows(struct mm_struct *mm)
 int pgtable_repl_follow(struct mm_struct *mm, struct repl_wait *wait)
 {
 	struct pgtable_repl_policy want;
-	int err, changed = 0;
+	int err, tries;
 
-	for (;;) {
+	for (tries = 0; tries < 2; tries++) {
 		if (repl_follows(mm, &want))
-			return changed;
+			return 0;
 		err = repl_set(mm, &want, REPL_BY_DEFAULT, wait);
 		if (err == -EPERM)	/* has a setting of its own by now */
-			return changed;
-		if (err)
-			return err;
-		changed = 1;
+			return 0;
+		if (err != -ESTALE)
+			return err ?: 1;
 	}
+	if (wait)
+		wait->busy = true;
+	return 0;
 }
 
 /**

@@ -69,30 +69,37 @@ static void repl_follow(struct mm_struct *mm, struct repl_wait *wait)
 		pgtable_repl_follow(mm, wait);
 }
 
+/* Whether it has been brought to or from the system's policy. */
 static bool repl_follow_task(struct task_struct *task, struct repl_wait *wait)
 {
 	struct mm_struct *mm = pgtable_repl_task_mm(task);
+	struct pgtable_repl_policy old, new;
 	bool changed;
 
 	if (!mm)
 		return false;
+	pgtable_repl_get(mm, &old);
 	changed = pgtable_repl_follow(mm, wait) > 0;
+	pgtable_repl_get(mm, &new);
 	mmput_async(mm);
-	return changed;
+	/* A group's is changed by users, as often as they like. */
+	return changed && (old.source == PGTABLE_REPL_SYSTEM ||
+			   new.source == PGTABLE_REPL_SYSTEM);
 }
 
 /*
  * Have all processes follow a mode.  One that was being forked under the old
- * mode appears in a later pass; passes end when one finds nothing to do.
+ * mode appears in the second pass.  If that still finds some, it may always find
+ * some, of groups that change their minds: the worker comes back.
  */
 static void repl_follow_all(struct repl_wait *wait)
 {
 	struct task_struct *task;
-	bool changed;
+	bool changed = true;
 	struct pid *pid;
-	int nr;
+	int nr, pass;
 
-	do {
+	for (pass = 0; changed && pass < 2; pass++) {
 		changed = false;
 		for (nr = 1;; nr++) {
 			rcu_read_lock();
@@ -115,7 +122,9 @@ static void repl_follow_all(struct repl_wait *wait)
 			put_task_struct(task);
 			cond_resched();
 		}
-	} while (changed);
+	}
+	if (changed)
+		wait->busy = true;
 }
 
 /*

@@ -304,6 +304,47 @@ TEST_F(cgroup, mode_write_ends)
 	EXPECT_EQ(0, write_mode(before));
 }
 
+/* --- a group that changes its mind all the time --- */
+
+#define FLIP_PROCESSES	12
+
+static int flip_policy(const char *group)
+{
+	static const char *const policies[] = { "eager", "lazy" };
+	int i;
+
+	for (i = 0;; i++)
+		if (set_policy(group, policies[i % 2]))
+			return -1;
+}
+
+/* A user can do that, and must not keep a write of the mode from ending. */
+TEST_F(cgroup, mode_write_ends_beside_flips)
+{
+	char before[32];
+	pid_t pid[FLIP_PROCESSES], flips[2];
+	size_t i;
+
+	ASSERT_EQ(0, repl_read_file(MODE, before, sizeof(before)));
+	for (i = 0; i < FLIP_PROCESSES; i++)
+		pid[i] = start(self->hold, GROUP);
+	for (i = 0; i < ARRAY_SIZE(flips); i++)
+		flips[i] = begin(flip_policy, GROUP);
+	for (i = 0; i < 3; i++)
+		EXPECT_EQ(0, ends(begin(write_mode, "1")));
+	for (i = 0; i < ARRAY_SIZE(flips); i++) {
+		kill(flips[i], SIGKILL);
+		EXPECT_EQ(128 + SIGKILL, ends(flips[i]));
+	}
+	/* What was said last holds, however many there were at the same time. */
+	EXPECT_EQ(0, set_policy(GROUP, "eager"));
+	for (i = 0; i < FLIP_PROCESSES; i++) {
+		EXPECT_TRUE(gets(pid[i], "eager", "cgroup"));
+		EXPECT_EQ(0, repl_check(pid[i]));
+	}
+	EXPECT_EQ(0, write_mode(before));
+}
+
 /* --- not stuck, but busy: somebody always has the lock --- */
 
 #define BUSY_THREADS	3
