@@ -25,8 +25,24 @@ static int repl_prefetch = 3;
 static int repl_prefetch_max = PR_PGTABLE_REPL_PREFETCH_MAX;
 static int repl_mode_max = PGTABLE_REPL_SYS_ALL_LAZY;
 
-/* Serialises changes of the settings. */
+/*
+ * Serialises changes of the settings.  Nothing that takes long is done under it:
+ * switching off must not wait.
+ */
 static DEFINE_MUTEX(repl_sysctl_lock);
+
+/* How often the mode was written. */
+static unsigned long repl_mode_nr;
+
+/**
+ * struct repl_mode_walk - what applies a mode
+ * @wait: how long to wait for those that are busy
+ * @nr: repl_mode_nr of the mode
+ */
+struct repl_mode_walk {
+	struct repl_wait wait;
+	unsigned long nr;
+};
 
 /**
  * pgtable_repl_prefetch() - how much a lazy fill brings along
@@ -46,9 +62,17 @@ static bool repl_any(struct pgtable_repl *repl)
 	return true;
 }
 
-/* Who is killed leaves the rest to the worker, as far as he has come. */
+/*
+ * Who is killed leaves the rest to the worker, as far as he has come.  Who is
+ * overtaken leaves it to the later one, who begins with the first again.
+ */
 static bool repl_give_up(struct repl_wait *wait)
 {
+	struct repl_mode_walk *walk = container_of(wait, struct repl_mode_walk,
+						   wait);
+
+	if (walk->nr != READ_ONCE(repl_mode_nr))
+		return true;
 	if (!fatal_signal_pending(current))
 		return false;
 	wait->busy = true;
@@ -155,11 +179,14 @@ static unsigned long repl_mode_delay;
  */
 static void repl_mode_catch_up(struct kthread_work *work)
 {
-	struct repl_wait wait = REPL_WAIT_INSIST;
+	struct repl_mode_walk walk = {
+		.wait = REPL_WAIT_INSIST,
+		.nr = READ_ONCE(repl_mode_nr),
+	};
 	unsigned long delay;
 
-	repl_mode_apply(&wait);
-	if (!wait.busy)
+	repl_mode_apply(&walk.wait);
+	if (!walk.wait.busy)
 		return;
 	delay = min(2 * READ_ONCE(repl_mode_delay), REPL_BUSY_MAX);
 	WRITE_ONCE(repl_mode_delay, delay);
@@ -178,8 +205,9 @@ static void repl_mode_keys(int mode, void (*get_or_put)(bool lazy))
 static int repl_mode_handler(const struct ctl_table *table, int write,
 			     void *buffer, size_t *lenp, loff_t *ppos)
 {
-	int mode, old, err;
+	struct repl_mode_walk walk;
 	struct ctl_table t = *table;
+	int mode, old, err;
 
 	if (!write)
 		return proc_dointvec_minmax(table, write, buffer, lenp, ppos);
@@ -192,24 +220,27 @@ static int repl_mode_handler(const struct ctl_table *table, int write,
 	    !arch_pgtable_repl_supported())
 		err = -EOPNOTSUPP;
 	if (!err) {
-		struct repl_wait wait = REPL_WAIT_USER;
-
 		repl_mode_keys(mode, pgtable_repl_key_get);
 		WRITE_ONCE(sysctl_pgtable_repl_mode, mode);
+		walk.nr = repl_mode_nr + 1;
+		WRITE_ONCE(repl_mode_nr, walk.nr);
 		if (mode == PGTABLE_REPL_SYS_FIXED)
 			static_branch_enable(&pgtable_repl_fixed_key);
 		else
 			static_branch_disable(&pgtable_repl_fixed_key);
-		/* Also if it is the same: who writes it wants it to hold. */
-		repl_mode_apply(&wait);
+		/* Who took the old mode has references of its own, or looks again. */
 		repl_mode_keys(old, pgtable_repl_key_put);
-		WRITE_ONCE(repl_mode_delay, REPL_BUSY_DELAY);
-		if (wait.busy)
-			pgtable_repl_insist_work(&repl_mode_work,
-						 REPL_BUSY_DELAY, true);
 	}
 	mutex_unlock(&repl_sysctl_lock);
-	return err;
+	if (err)
+		return err;
+	walk.wait = REPL_WAIT_USER;
+	/* Also if it is the same: who writes it wants it to hold. */
+	repl_mode_apply(&walk.wait);
+	WRITE_ONCE(repl_mode_delay, REPL_BUSY_DELAY);
+	if (walk.wait.busy)
+		pgtable_repl_insist_work(&repl_mode_work, REPL_BUSY_DELAY, true);
+	return 0;
 }
 
 static int repl_fixed_node_handler(const struct ctl_table *table, int write,
