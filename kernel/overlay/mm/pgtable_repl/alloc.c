@@ -14,6 +14,7 @@
 #include <linux/memcontrol.h>
 #include <linux/mutex.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/vmstat.h>
 #include <linux/workqueue.h>
 #include "internal.h"
@@ -55,7 +56,7 @@ static struct page *repl_reserve_take(int nid)
 	return page;
 }
 
-/* Bring a node's reserve to @target pages; false if memory ran out. */
+/* Bring a node's reserve to @target pages; false if memory ran out, or if killed. */
 static bool repl_reserve_resize(int nid, unsigned long target)
 {
 	struct repl_reserve *r = &repl_reserve[nid];
@@ -73,6 +74,8 @@ static bool repl_reserve_resize(int nid, unsigned long target)
 			__free_page(page);
 	}
 	while (READ_ONCE(r->nr) < target) {
+		if (fatal_signal_pending(current))
+			return false;
 		page = alloc_pages_node(nid, GFP_KERNEL | __GFP_THISNODE |
 					__GFP_NORETRY | __GFP_NOWARN, 0);
 		if (!page)
@@ -139,21 +142,27 @@ unsigned long pgtable_repl_reserve_pages(int nid)
  * @pages: pages per node
  *
  * Context: process context.
- * Return: 0, or -ENOMEM with all reserves as before when a node has not got
- * that much memory to spare.
+ * Return: 0, or with all reserves as before -ENOMEM, when a node has not got that
+ * much memory to spare, or -EINTR, when the current task is killed.
  */
 int pgtable_repl_set_reserve(unsigned long pages)
 {
 	unsigned long old;
 	int err = 0;
 
-	mutex_lock(&repl_reserve_mutex);
+	if (mutex_lock_killable(&repl_reserve_mutex))
+		return -EINTR;
 	old = repl_reserve_target;
 	WRITE_ONCE(repl_reserve_target, pages);
 	if (!repl_reserve_resize_all(pages)) {
 		WRITE_ONCE(repl_reserve_target, old);
 		repl_reserve_resize_all(old);
 		err = -ENOMEM;
+		/* What has been used up meanwhile is not for him to fill up. */
+		if (fatal_signal_pending(current)) {
+			pgtable_repl_reserve_check();
+			err = -EINTR;
+		}
 	}
 	mutex_unlock(&repl_reserve_mutex);
 	return err;

@@ -271,12 +271,13 @@ static int repl_fixed_node_handler(const struct ctl_table *table, int write,
 static int repl_reserve_handler(const struct ctl_table *table, int write,
 				void *buffer, size_t *lenp, loff_t *ppos)
 {
+	static DEFINE_MUTEX(lock);	/* for as long as memory is found */
 	struct ctl_table t = *table;
 	int pages, err;
 
 	if (!write)
 		return proc_dointvec_minmax(table, write, buffer, lenp, ppos);
-	if (mutex_lock_killable(&repl_sysctl_lock))
+	if (mutex_lock_killable(&lock))
 		return -EINTR;
 	pages = repl_reserve_pages;
 	t.data = &pages;
@@ -286,7 +287,7 @@ static int repl_reserve_handler(const struct ctl_table *table, int write,
 			pgtable_repl_set_reserve(pages);
 	if (!err)
 		WRITE_ONCE(repl_reserve_pages, pages);
-	mutex_unlock(&repl_sysctl_lock);
+	mutex_unlock(&lock);
 	return err;
 }
 
