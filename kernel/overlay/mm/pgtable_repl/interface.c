@@ -3,6 +3,7 @@
  * Page-table replication: prctl(), and the text of /proc/<pid>/pgtable_repl.
  */
 #include <linux/bitmap.h>
+#include <linux/compat.h>
 #include <linux/ctype.h>
 #include <linux/prctl.h>
 #include <linux/sched/mm.h>
@@ -29,6 +30,28 @@ const char * const pgtable_repl_source_names[] = {
 	[PGTABLE_REPL_CGROUP] = "cgroup",
 };
 
+/*
+ * prctl() has no entry of its own for 32-bit programs, whose longs are shorter:
+ * of their masks, no more is there than these make up.
+ */
+static bool repl_copy_mask_in(unsigned long *map, unsigned long mask,
+			      unsigned long bits)
+{
+	if (in_compat_syscall())
+		return !compat_get_bitmap(map, compat_ptr(mask), bits);
+	return !copy_from_user(map, (void __user *)mask,
+			       BITS_TO_LONGS(bits) * sizeof(long));
+}
+
+static bool repl_copy_mask_out(unsigned long mask, unsigned long *map,
+			       unsigned long bits)
+{
+	if (in_compat_syscall())
+		return !compat_put_bitmap(compat_ptr(mask), map, bits);
+	return !copy_to_user((void __user *)mask, map,
+			     BITS_TO_LONGS(bits) * sizeof(long));
+}
+
 /* Read a node mask of @bits bits; bits that no node can have are an error. */
 static int repl_get_mask(nodemask_t *nodes, unsigned long mask,
 			 unsigned long bits)
@@ -41,8 +64,7 @@ static int repl_get_mask(nodemask_t *nodes, unsigned long mask,
 	map = bitmap_zalloc(bits, GFP_KERNEL);
 	if (!map)
 		return -ENOMEM;
-	if (copy_from_user(map, (void __user *)mask,
-			   BITS_TO_LONGS(bits) * sizeof(long))) {
+	if (!repl_copy_mask_in(map, mask, bits)) {
 		err = -EFAULT;
 	} else {
 		bitmap_clear(map, bits, -bits % BITS_PER_LONG);
@@ -124,8 +146,7 @@ int pgtable_repl_prctl_get(unsigned long arg2, unsigned long mask,
 	if (!map)
 		return -ENOMEM;
 	bitmap_copy(map, policy.nodes.bits, nr_node_ids);
-	if (copy_to_user((void __user *)mask, map,
-			 BITS_TO_LONGS(bits) * sizeof(long)))
+	if (!repl_copy_mask_out(mask, map, bits))
 		err = -EFAULT;
 	bitmap_free(map);
 	return err ?: policy.mode;

@@ -254,6 +254,93 @@ TEST_F(prctl, failures_keep_the_mask_in_force)
 	EXPECT_EQ(0, repl_check(getpid()));
 }
 
+#ifdef __x86_64__
+/* The same call as a 32-bit program makes it: with longs of 32 bits. */
+static int prctl_32(int op, unsigned int mode, const void *mask,
+		    unsigned int bits)
+{
+	int ret = 172;	/* prctl */
+
+	asm volatile("int $0x80"
+		     : "+a" (ret)
+		     : "b" (op), "c" (mode), "d" ((unsigned int)(uintptr_t)mask),
+		       "S" (bits), "D" (0)
+		     : "r8", "r9", "r10", "r11", "memory", "cc");
+	return ret;
+}
+
+/* In a child: 0, or the number of the step that went wrong. */
+static int masks_of_32_bits(void)
+{
+	unsigned int *end, *mask, word = 1U << repl_topo.node[0];
+	unsigned int longs = (repl_topo.nr_possible + 31) / 32;
+	char *two = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+
+	if (two == MAP_FAILED || mprotect(two + PAGE, PAGE, PROT_NONE))
+		return 1;
+	end = (unsigned int *)(two + PAGE);
+	/* Nothing behind the mask is read, or written to. */
+	end[-1] = word;
+	if (prctl_32(SET, EAGER, end - 1, 32))
+		return 2;
+	mask = end - longs;
+	memset(mask, 0xff, longs * 4);
+	mask[-1] = 0x5eed;
+	if (prctl_32(GET, 0, mask, longs * 32) != EAGER)
+		return 3;
+	if (mask[0] != word || (longs > 1 && mask[1]) || mask[-1] != 0x5eed)
+		return 4;
+	/* An odd number of longs, in front of something else. */
+	mask = (unsigned int *)two;
+	memset(mask, 0xff, 64 * 4);
+	if (prctl_32(GET, 0, mask, 33 * 32) != EAGER)
+		return 5;
+	if (mask[0] != word || mask[32] || mask[33] != ~0U)
+		return 6;
+	/* Bits past the given length are not looked at. */
+	if (word < 1U << 31) {
+		mask[0] = word | 1U << 31;
+		if (prctl_32(SET, EAGER, mask, repl_topo.node[0] + 1))
+			return 7;
+	}
+	/* Two longs are one of the kernel's: low bits first. */
+	mask[0] = word;
+	mask[1] = 0;
+	if (prctl_32(SET, EAGER, mask, 64))
+		return 8;
+	if (prctl_32(SET, EAGER, end - 1, 33) != -EFAULT ||
+	    prctl_32(GET, 0, end, longs * 32) != -EFAULT)
+		return 9;
+	return 0;
+}
+
+TEST_F(prctl, masks_of_32_bit_programs)
+{
+	int status;
+	pid_t pid;
+
+	if (repl_topo.node[0] > 31)
+		SKIP(return, "the first node's number is too high for one word");
+	/* Killed, where the kernel has no such entry. */
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		signal(SIGSEGV, SIG_DFL);
+		_exit(prctl_32(GET, 0, NULL, 0) < 0);
+	}
+	status = repl_wait(pid);
+	if (status == 128 + SIGSEGV)
+		SKIP(return, "needs CONFIG_IA32_EMULATION");
+	ASSERT_EQ(0, status);
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid)
+		_exit(masks_of_32_bits());
+	EXPECT_EQ(0, repl_wait(pid));
+}
+#endif
+
 /* Migration through replication: the tables follow the mask. */
 TEST_F(prctl, changing_the_mask_moves_the_copies)
 {
