@@ -181,8 +181,9 @@ void pgtable_repl_settle(struct mm_struct *mm)
  * pgtable_repl_withdraw() - have nobody walk the trees of an address space
  * @mm: the address space, which has state
  *
- * For who does not get its lock.  vm.pgtable_repl_mode is 0, so that nobody
- * publishes any meanwhile, see repl_publish().
+ * For who does not get its lock.  vm.pgtable_repl_mode is 0: nobody who takes
+ * @root_mutex from now on publishes any, see repl_publish().  Who took it before,
+ * by the old mode, has published when it is had here.
  */
 void pgtable_repl_withdraw(struct mm_struct *mm)
 {
@@ -192,9 +193,11 @@ void pgtable_repl_withdraw(struct mm_struct *mm)
 	nodemask_t domains;
 	int nid;
 
+	mutex_lock(&repl->root_mutex);
 	for (domain = 0; domain < pgtable_repl_max_domains(); domain++)
-		if (READ_ONCE(repl->roots[domain]))
+		if (repl->roots[domain])
 			break;
+	mutex_unlock(&repl->root_mutex);
 	if (domain == pgtable_repl_max_domains())
 		return;
 	pgtable_repl_get(mm, &policy);
