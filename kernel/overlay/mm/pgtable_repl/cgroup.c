@@ -263,16 +263,25 @@ static void repl_subtree_behind(struct mem_cgroup *root)
  */
 static bool repl_enforce_max(struct repl_group *group, struct repl_wait *wait)
 {
-	unsigned long max = READ_ONCE(group->max);
-	long pages = atomic_long_read(&group->pages);
-	bool over = pages > 0 && pages > max;
+	unsigned long max;
+	long pages;
+	bool over;
 
+	/*
+	 * First: who has lowered @max meanwhile sets it again, or did so before,
+	 * and then the new @max is read here.  Pairs with repl_max_write().
+	 */
+	smp_store_mb(group->over, false);
+	max = READ_ONCE(group->max);
+	pages = atomic_long_read(&group->pages);
+	over = pages > 0 && pages > max;
 	if (over) {
 		pgtable_repl_give_back(group->memcg, pages - max, wait);
 		pages = atomic_long_read(&group->pages);
 		over = pages > 0 && pages > max;
 	}
-	WRITE_ONCE(group->over, over);
+	if (over)
+		WRITE_ONCE(group->over, true);
 	return !over;
 }
 
@@ -775,6 +784,7 @@ static ssize_t repl_max_write(struct kernfs_open_file *of, char *buf,
 	if (err)
 		return err;
 	WRITE_ONCE(repl_group_limits, true);
+	/* Before ->over is written, also by others: see repl_enforce_max(). */
 	xchg(&group->max, max);
 	repl_write_begin(of, memcg);
 	if (!repl_enforce_max(group, &wait)) {
