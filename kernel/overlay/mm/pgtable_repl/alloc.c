@@ -381,7 +381,7 @@ void pgtable_repl_account(struct page *page, struct mm_struct *mm, int sign)
 	mod_lruvec_page_state(page, NR_PAGETABLE, sign);
 	mod_node_page_state(page_pgdat(page), NR_PGTABLE_REPL, sign);
 	count_vm_event(sign > 0 ? PGTABLE_REPL_ALLOC : PGTABLE_REPL_FREE);
-	pgtable_repl_group_account(page, sign);
+	pgtable_repl_group_account(page, mm->pgtable_repl, sign);
 	atomic_long_add(sign, &mm->pgtable_repl->node_pages[page_to_nid(page)]);
 	/* A tree has a root, and its policy holds the gates meanwhile. */
 	if (sign > 0)

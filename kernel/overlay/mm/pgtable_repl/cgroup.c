@@ -384,16 +384,11 @@ void pgtable_repl_css_attach(struct cgroup_taskset *tset)
 	struct task_struct *task;
 	struct repl_group *group;
 
-	bool policies = READ_ONCE(repl_group_policies);
-
+	if (!READ_ONCE(repl_group_policies))
+		return;
 	rcu_read_lock();
 	cgroup_taskset_for_each_leader(task, css, tset) {
-		task_lock(task);
-		if (task->mm && mm_pgtable_repl(task->mm) &&
-		    pgtable_repl_pages(task->mm->pgtable_repl))
-			WRITE_ONCE(task->mm->pgtable_repl->moved, true);
-		task_unlock(task);
-		group = policies ? repl_group(mem_cgroup_from_css(css)) : NULL;
+		group = repl_group(mem_cgroup_from_css(css));
 		if (group)
 			repl_group_behind(group);
 	}
@@ -503,15 +498,84 @@ bool pgtable_repl_memcg_wants(struct mem_cgroup **memcg, long *pages)
 	return group;
 }
 
+/*
+ * Note who pays for a copy.  By the objcg, which becomes the parent's with the
+ * charges when the group goes, and does not keep the group until then.
+ */
+static void repl_add_payer(struct pgtable_repl *repl, struct obj_cgroup *objcg)
+{
+	struct obj_cgroup *payer;
+	int i;
+
+	for (i = 0; i < REPL_PAYERS; i++) {
+		payer = READ_ONCE(repl->payers[i]);
+		if (!payer) {
+			/* The page has a reference meanwhile. */
+			obj_cgroup_get(objcg);
+			payer = cmpxchg(&repl->payers[i], NULL, objcg);
+			if (!payer)
+				return;
+			obj_cgroup_put(objcg);
+		}
+		if (payer == objcg)
+			return;
+	}
+	WRITE_ONCE(repl->many_payers, true);
+}
+
+/**
+ * pgtable_repl_memcg_pays() - whether a memory cgroup may pay for copies of an mm
+ * @repl: the mm's state
+ * @memcg: the memory cgroup, or one below it; the caller holds a reference
+ *
+ * Context: any.
+ */
+bool pgtable_repl_memcg_pays(struct pgtable_repl *repl,
+			     struct mem_cgroup *memcg)
+{
+	bool pays = READ_ONCE(repl->many_payers);
+	struct obj_cgroup *payer;
+	int i;
+
+	/* Its objcg, and the group of that, outlive pgtable_repl_memcg_forget(). */
+	rcu_read_lock();
+	for (i = 0; i < REPL_PAYERS && !pays; i++) {
+		payer = READ_ONCE(repl->payers[i]);
+		pays = payer && mem_cgroup_is_descendant(obj_cgroup_memcg(payer),
+							 memcg);
+	}
+	rcu_read_unlock();
+	return pays;
+}
+
+/**
+ * pgtable_repl_memcg_forget() - an mm has no trees any more
+ * @repl: the mm's state; the caller excludes that trees are made
+ */
+void pgtable_repl_memcg_forget(struct pgtable_repl *repl)
+{
+	struct obj_cgroup *payer;
+	int i;
+
+	for (i = 0; i < REPL_PAYERS; i++) {
+		payer = xchg(&repl->payers[i], NULL);
+		if (payer)
+			obj_cgroup_put(payer);
+	}
+	WRITE_ONCE(repl->many_payers, false);
+}
+
 /**
  * pgtable_repl_group_account() - count a copy for the group it is charged to
  * @page: the page, charged
+ * @repl: state of the address space that it is a copy of
  * @sign: 1 or -1
  *
  * When a group goes, what is still charged to it goes to its parent, which has
  * counted it before.
  */
-void pgtable_repl_group_account(struct page *page, int sign)
+void pgtable_repl_group_account(struct page *page, struct pgtable_repl *repl,
+				int sign)
 {
 	struct mem_cgroup *memcg;
 	struct repl_group *group;
@@ -520,6 +584,8 @@ void pgtable_repl_group_account(struct page *page, int sign)
 		return;
 	rcu_read_lock();
 	memcg = page_memcg_check(page);
+	if (memcg && sign > 0)
+		repl_add_payer(repl, __folio_objcg(page_folio(page)));
 	for (group = memcg ? repl_group(memcg) : NULL; group;
 	     group = group->parent) {
 		atomic_long_add(sign, &group->pages);

@@ -136,6 +136,7 @@ void pgtable_repl_destroy(struct mm_struct *mm)
 
 	pgtable_repl_list_del(repl);
 	pgtable_repl_memcg_forked(mm);
+	pgtable_repl_memcg_forget(repl);
 	if (!nodes_empty(repl->policy.nodes))
 		pgtable_repl_unhold(repl);
 	if (repl_is_lazy(&repl->policy))

@@ -156,6 +156,16 @@ static void repl_domains_all(nodemask_t *domains)
 		node_set(domain, *domains);
 }
 
+/* Take down trees; if none is left, nobody pays for copies any more. */
+static void repl_del_domains(struct mm_struct *mm, const nodemask_t *domains,
+			     struct list_head *pages)
+{
+	arch_pgtable_repl_del(mm, domains, pages);
+	/* A tree has a root, and no table is copied without it. */
+	if (!virt_to_ptdesc(mm->pgd)->pt_repl)
+		pgtable_repl_memcg_forget(mm->pgtable_repl);
+}
+
 /**
  * pgtable_repl_settle() - take down what is left of trees of other domains
  * @mm: the address space, which has state, under arch_pgtable_repl_lock()
@@ -173,7 +183,7 @@ void pgtable_repl_settle(struct mm_struct *mm)
 		return;
 	WRITE_ONCE(repl->stale, false);
 	repl_domains_all(&domains);
-	arch_pgtable_repl_del(mm, &domains, &pages);
+	repl_del_domains(mm, &domains, &pages);
 	arch_pgtable_repl_free_pages_later(&pages);
 }
 
@@ -260,7 +270,7 @@ void pgtable_repl_del_trees(struct mm_struct *mm, const nodemask_t *nodes,
 	nodemask_t domains;
 
 	pgtable_repl_domains_of(nodes, &domains);
-	arch_pgtable_repl_del(mm, &domains, pages);
+	repl_del_domains(mm, &domains, pages);
 }
 
 /* Domains as they are going to be. */

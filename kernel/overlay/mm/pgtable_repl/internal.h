@@ -14,6 +14,10 @@
 
 struct ctl_table;
 struct mem_cgroup;
+struct obj_cgroup;
+
+/* Few processes are ever moved, fewer of them twice. */
+#define REPL_PAYERS		4
 
 /**
  * struct pgtable_repl - replication state of an address space
@@ -37,8 +41,10 @@ struct mem_cgroup;
  * @dropped: nodes whose tree was taken down to free memory
  * @dropped_at: when, in jiffies
  * @dropped_pages: how many pages that freed
- * @moved: its process was moved to another memory cgroup, which does not pay for
- *	the copies that it had
+ * @payers: memory cgroups that copies were charged to since there are trees, which
+ *	need not be the one that its process is in by now; NULL: no more; added to
+ *	without the lock, read under RCU
+ * @many_payers: these are not all
  * @squeeze: the memory cgroup is short of memory: take the copies down
  * @stale: domains have changed since the trees were withdrawn; what is left of
  *	them is taken down first by who next has the lock
@@ -74,12 +80,13 @@ struct pgtable_repl {
 	bool unset;
 	struct mem_cgroup *forker;
 	unsigned long fork_tables;
+	struct obj_cgroup *payers[REPL_PAYERS];
 	nodemask_t lacking;
 	nodemask_t dropped;
 	unsigned long dropped_at;
 	unsigned long dropped_pages;
 	bool squeeze;
-	bool moved;
+	bool many_payers;
 	bool lazy;
 	bool stale;
 	unsigned long busy_until;
@@ -239,7 +246,11 @@ void pgtable_repl_memcg_fork(struct mm_struct *mm);
 void pgtable_repl_memcg_forked(struct mm_struct *mm);
 bool pgtable_repl_group_room(struct mem_cgroup *memcg, unsigned int share,
 			     unsigned long pages);
-void pgtable_repl_group_account(struct page *page, int sign);
+void pgtable_repl_group_account(struct page *page, struct pgtable_repl *repl,
+				int sign);
+bool pgtable_repl_memcg_pays(struct pgtable_repl *repl,
+			     struct mem_cgroup *memcg);
+void pgtable_repl_memcg_forget(struct pgtable_repl *repl);
 long pgtable_repl_memcg_pages(struct mem_cgroup *memcg);
 unsigned long pgtable_repl_memcg_want(struct mem_cgroup *memcg,
 				      unsigned long pages);
@@ -282,7 +293,24 @@ static inline bool pgtable_repl_group_room(struct mem_cgroup *memcg,
 	return true;
 }
 
-static inline void pgtable_repl_group_account(struct page *page, int sign) { }
+static inline void pgtable_repl_group_account(struct page *page,
+					      struct pgtable_repl *repl,
+					      int sign)
+{
+}
+
+static inline bool pgtable_repl_memcg_pays(struct pgtable_repl *repl,
+					   struct mem_cgroup *memcg)
+{
+	return false;
+}
+
+static inline void pgtable_repl_memcg_forget(struct pgtable_repl *repl) { }
+
+static inline long pgtable_repl_memcg_pages(struct mem_cgroup *memcg)
+{
+	return 0;
+}
 #endif
 /* What of a group's limit must be free before missing copies are made again. */
 #define REPL_GROUP_SHARE	8

@@ -529,9 +529,6 @@ static bool repl_drop_mm(struct mm_struct *mm, nodemask_t nodes,
 			   before - pgtable_repl_pages(repl));
 		WRITE_ONCE(repl->dropped_at, jiffies);
 		nodes_or(repl->dropped, repl->dropped, nodes);
-		/* What is made from now on, its own group pays for. */
-		if (nodes_subset(repl->policy.nodes, repl->dropped))
-			WRITE_ONCE(repl->moved, false);
 	}
 	WRITE_ONCE(repl->squeeze, false);
 	arch_pgtable_repl_unlock(mm);
@@ -583,20 +580,18 @@ struct repl_pass {
 
 static long repl_pass_pages(struct repl_pass *pass, struct pgtable_repl *repl)
 {
-	struct mem_cgroup *memcg;
-	bool below;
-
 	if (pass->nid != NUMA_NO_NODE)
 		return node_isset(pass->nid, repl->dropped) ? 0 :
 		       atomic_long_read(&repl->node_pages[pass->nid]);
-	memcg = pgtable_repl_get_memcg(repl->mm);
-	/* What one that has been moved has may be charged to any. */
-	below = mem_cgroup_is_descendant(memcg, pass->memcg) ||
-		READ_ONCE(repl->moved);
-	mem_cgroup_put(memcg);
 	/* Roots of trees that are gone may still be counted. */
-	return below && !nodes_subset(repl->policy.nodes, repl->dropped) ?
+	return pgtable_repl_memcg_pays(repl, pass->memcg) &&
+	       !nodes_subset(repl->policy.nodes, repl->dropped) ?
 	       pgtable_repl_pages(repl) : 0;
+}
+
+static long repl_pass_charged(struct repl_pass *pass)
+{
+	return pass->memcg ? pgtable_repl_memcg_pages(pass->memcg) : 0;
 }
 
 static bool repl_pass_look(struct pgtable_repl *repl, void *arg)
@@ -650,8 +645,13 @@ static bool repl_drop_largest(struct repl_pass *pass, struct repl_wait *wait)
 		while (!repl_pass_over(pass) &&
 		       (mm = repl_walk_next(&walk, repl_pass_look, pass))) {
 			long pages = repl_pass_pages(pass, mm->pgtable_repl);
+			long had = repl_pass_charged(pass);
 
 			if (repl_drop_mm(mm, nodes, &pass->batch, wait)) {
+				/* Others may have paid for part of it. */
+				if (pass->memcg)
+					pages = max(had - repl_pass_charged(pass),
+						    0L);
 				pass->wanted -= pages;
 				dropped = true;
 			}
@@ -674,9 +674,9 @@ static bool repl_drop_largest(struct repl_pass *pass, struct repl_wait *wait)
  * @pages: how many pages are to go, if they can
  * @wait: as of pgtable_repl_lock()
  *
- * Also of children in fork, which do not belong to the group yet, and of
- * processes that left copies charged to it when they were moved.  Ends early, with
- * @wait->busy set, if the current task is killed.
+ * Whatever group their processes are in: children in fork are in none yet, and
+ * who is moved, or born into another group, leaves copies charged to it.  Ends
+ * early, with @wait->busy set, if the current task is killed.
  */
 void pgtable_repl_give_back(struct mem_cgroup *memcg, long pages,
 			    struct repl_wait *wait)

@@ -4,22 +4,11 @@
  * future, moved and nested, whatever they do meanwhile. Root only; needs cgroup
  * v2 with the memory controller.
  */
-#include <linux/sched.h>
 #include <pthread.h>
 
 #include "pgtable_repl_group.h"
 
 #define ASK		"PGTABLE_REPL_TEST_CGROUP"
-
-#ifndef CLONE_INTO_CGROUP
-#define CLONE_INTO_CGROUP	0x200000000ULL
-#endif
-
-/* As in <linux/sched.h>; the C library's <sched.h> may have an older one. */
-struct clone_into {
-	uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack;
-	uint64_t stack_size, tls, set_tid, set_tid_size, cgroup;
-};
 
 /* 0: this process is "eager" because its group asks for it. */
 static int report(void)
@@ -122,16 +111,13 @@ TEST_F(cgroup, moved_processes)
 /* Born in a group that is not its parent's. */
 TEST_F(cgroup, cloned_into_the_group)
 {
-	struct clone_into args = { .flags = CLONE_INTO_CGROUP,
-				   .exit_signal = SIGCHLD };
 	int group = open(GROUP, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	pid_t pid;
 
 	ASSERT_LE(0, group);
 	ASSERT_EQ(0, set_policy(GROUP, "eager"));
 	ASSERT_EQ(0, repl_proc_write(getpid(), "default"));
-	args.cgroup = group;
-	pid = syscall(__NR_clone3, &args, sizeof(args));
+	pid = fork_into(group);
 	ASSERT_LE(0, pid);
 	if (!pid)
 		_exit(gets(getpid(), "eager", "cgroup") ? report() : 1);

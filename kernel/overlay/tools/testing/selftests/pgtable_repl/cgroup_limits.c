@@ -241,11 +241,72 @@ TEST_F(cgroup, fork_at_the_limit)
 	EXPECT_EQ(0, oom_kills());
 }
 
-/* With copies, in the group, until @hold closes. */
-static void have_copies(int hold[2])
+/* With copies of @tables, in @group, until @hold closes. */
+static void have_copies(int hold[2], const char *group, int tables)
 {
 	struct repl_mask all = repl_mask_all();
 	char byte, *mem;
+	int i;
+
+	close(hold[1]);
+	if (repl_set_off() || move(group, getpid()) || repl_pin(repl_topo.cpu[0]))
+		_exit(1);
+	mem = repl_mmap_aligned(tables * PMD_SIZE, PMD_SIZE, RW,
+				ANON | MAP_NORESERVE, -1);
+	if (mem == MAP_FAILED || madvise(mem, tables * PMD_SIZE, MADV_NOHUGEPAGE))
+		_exit(2);
+	for (i = 0; i < tables; i++)
+		repl_load(mem + i * PMD_SIZE);
+	if (repl_set_mask(&all) || own_copies() < tables)
+		_exit(3);
+	_exit(read(hold[0], &byte, 1) ? 4 : 0);
+}
+
+/*
+ * A limit holds for what a process has left behind in its old group, too; and for
+ * nobody else, who may have more and been moved as well.
+ */
+TEST_F(cgroup, limit_reaches_the_moved)
+{
+	pid_t pid, bystander;
+	long others;
+
+	ASSERT_EQ(0, mkdir(OTHER, 0755));
+	bystander = fork();
+	ASSERT_LE(0, bystander);
+	if (!bystander)
+		have_copies(self->hold, OTHER, 2 * MANY);
+	wait_until_it_lives(bystander);
+	ASSERT_TRUE(copies_reach(bystander, true, 2 * MANY));
+	ASSERT_EQ(0, move(ROOT, bystander));
+	others = get_long(OTHER, ".current");
+	EXPECT_LE(2 * MANY * (long)PAGE, others);
+
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid)
+		have_copies(self->hold, GROUP, MANY);
+	wait_until_it_lives(pid);
+	ASSERT_TRUE(copies_reach(pid, true, MANY));
+	ASSERT_EQ(0, move(ROOT, pid));
+	EXPECT_LE(MANY * (long)PAGE, get_long(GROUP, ".current"));
+	EXPECT_EQ(0, put(GROUP, "memory.pgtable_repl.max", "0"));
+	EXPECT_EQ(0, get_long(GROUP, ".current"));
+	EXPECT_EQ(0, repl_check(pid));
+	EXPECT_EQ(others, get_long(OTHER, ".current"));
+	/* Where it is now nothing forbids them. */
+	EXPECT_TRUE(copies_reach(pid, true, MANY));
+	EXPECT_EQ(0, get_long(GROUP, ".current"));
+	EXPECT_EQ(others, get_long(OTHER, ".current"));
+	EXPECT_EQ(0, repl_check(bystander));
+}
+
+/* In the group: has copies, and a child in @other that lives as long. */
+static void have_a_child_elsewhere(int hold[2], int other)
+{
+	struct repl_mask all = repl_mask_all();
+	char byte, *mem;
+	pid_t pid;
 	int i;
 
 	close(hold[1]);
@@ -255,31 +316,43 @@ static void have_copies(int hold[2])
 				ANON | MAP_NORESERVE, -1);
 	if (mem == MAP_FAILED || madvise(mem, MANY * PMD_SIZE, MADV_NOHUGEPAGE))
 		_exit(2);
+	/* Written to: else fork leaves the tables to the child's faults. */
 	for (i = 0; i < MANY; i++)
-		repl_load(mem + i * PMD_SIZE);
+		repl_store(mem + i * PMD_SIZE, i);
 	if (repl_set_mask(&all) || own_copies() < MANY)
 		_exit(3);
-	_exit(read(hold[0], &byte, 1) ? 4 : 0);
+	pid = fork_into(other);
+	if (pid < 0)
+		_exit(4);
+	if (!pid)
+		_exit(read(hold[0], &byte, 1) ? 5 : 0);
+	_exit(read(hold[0], &byte, 1) ? 6 : repl_wait(pid));
 }
 
-/* A limit holds for what a process has left behind in its old group, too. */
-TEST_F(cgroup, limit_reaches_the_moved)
+/* And for what fork has made in the parent's group, of a child in another. */
+TEST_F(cgroup, limit_reaches_the_cloned)
 {
-	pid_t pid = fork();
+	int other, tries;
+	pid_t pid;
 
+	ASSERT_EQ(0, mkdir(OTHER, 0755));
+	other = open(OTHER, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ASSERT_LE(0, other);
+	pid = fork();
 	ASSERT_LE(0, pid);
 	if (!pid)
-		have_copies(self->hold);
+		have_a_child_elsewhere(self->hold, other);
+	close(other);
+	for (tries = 0; tries < 6000; tries++) {
+		if (get_long(GROUP, ".current") >= 2 * MANY * (long)PAGE)
+			break;
+		pause_ms(10);
+	}
 	wait_until_it_lives(pid);
-	ASSERT_TRUE(copies_reach(pid, true, MANY));
-	ASSERT_EQ(0, move(ROOT, pid));
-	EXPECT_LE(MANY * (long)PAGE, get_long(GROUP, ".current"));
+	EXPECT_LE(2 * MANY * (long)PAGE, get_long(GROUP, ".current"));
 	EXPECT_EQ(0, put(GROUP, "memory.pgtable_repl.max", "0"));
 	EXPECT_EQ(0, get_long(GROUP, ".current"));
 	EXPECT_EQ(0, repl_check(pid));
-	/* Where it is now nothing forbids them. */
-	EXPECT_TRUE(copies_reach(pid, true, MANY));
-	EXPECT_EQ(0, get_long(GROUP, ".current"));
 }
 
 /* Without replication, in the group: has @len of memory, or is killed. */
@@ -306,7 +379,7 @@ TEST_F(cgroup, copies_give_way_to_others)
 	copies = fork();
 	ASSERT_LE(0, copies);
 	if (!copies)
-		have_copies(self->hold);
+		have_copies(self->hold, GROUP, MANY);
 	wait_until_it_lives(copies);
 	ASSERT_TRUE(copies_reach(copies, true, MANY));
 	had = get_long(GROUP, ".current");

@@ -8,6 +8,7 @@
 #define PGTABLE_REPL_GROUP_H
 
 #include <fcntl.h>
+#include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -19,8 +20,28 @@
 #define ROOT		"/sys/fs/cgroup"
 #define GROUP		ROOT "/pgtable_repl_cgroup"
 #define INNER		GROUP "/inner"
+#define OTHER		ROOT "/pgtable_repl_other"
 #define MODE		"/proc/sys/vm/pgtable_repl_mode"
 #define NOBODY		65534
+
+#ifndef CLONE_INTO_CGROUP
+#define CLONE_INTO_CGROUP	0x200000000ULL
+#endif
+
+/* As in <linux/sched.h>; the C library's <sched.h> may have an older one. */
+struct clone_into {
+	uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack;
+	uint64_t stack_size, tls, set_tid, set_tid_size, cgroup;
+};
+
+/* fork(), of a child in the group that @group is open for. */
+static inline pid_t fork_into(int group)
+{
+	struct clone_into args = { .flags = CLONE_INTO_CGROUP,
+				   .exit_signal = SIGCHLD, .cgroup = group };
+
+	return syscall(__NR_clone3, &args, sizeof(args));
+}
 
 static inline int put(const char *group, const char *file, const char *text)
 {
@@ -155,6 +176,7 @@ static inline void clean_up(void)
 {
 	rmdir(INNER);
 	rmdir(GROUP);
+	rmdir(OTHER);
 }
 
 FIXTURE_SETUP(cgroup)
@@ -193,7 +215,10 @@ FIXTURE_TEARDOWN(cgroup)
 		pause_ms(10);
 	for (tries = 0; tries < 1000 && rmdir(GROUP) && errno == EBUSY; tries++)
 		pause_ms(10);
+	for (tries = 0; tries < 1000 && rmdir(OTHER) && errno == EBUSY; tries++)
+		pause_ms(10);
 	EXPECT_NE(0, access(GROUP, F_OK));
+	EXPECT_NE(0, access(OTHER, F_OK));
 }
 
 #endif /* PGTABLE_REPL_GROUP_H */
