@@ -177,26 +177,34 @@ typedef bool (*repl_group_fn)(struct mm_struct *mm, void *arg,
 static bool repl_group_each(struct mem_cgroup *memcg, repl_group_fn fn,
 			    void *arg, struct repl_wait *wait)
 {
+	struct mm_struct *mm, *last = NULL;
 	struct css_task_iter it;
 	struct task_struct *task;
-	struct mm_struct *mm;
 	bool more = true;
 
-	css_task_iter_start(&memcg->css, CSS_TASK_ITER_PROCS, &it);
+	/* All tasks: a leader that has exited is not moved with its threads. */
+	css_task_iter_start(&memcg->css, 0, &it);
 	while (more && (task = css_task_iter_next(&it))) {
 		if (fatal_signal_pending(current)) {
 			wait->busy = true;
 			more = false;
 			break;
 		}
+		cond_resched();
+		/* Mostly of threads: the reference to @last makes it the same. */
+		if (last && READ_ONCE(task->mm) == last)
+			continue;
 		mm = pgtable_repl_task_mm(task);
 		if (!mm)
 			continue;
+		if (last)
+			mmput_async(last);
+		last = mm;
 		more = fn(mm, arg, wait);
-		mmput_async(mm);
-		cond_resched();
 	}
 	css_task_iter_end(&it);
+	if (last)
+		mmput_async(last);
 	return more;
 }
 
@@ -380,14 +388,18 @@ void pgtable_repl_css_fork(struct task_struct *child)
  */
 void pgtable_repl_css_attach(struct cgroup_taskset *tset)
 {
-	struct cgroup_subsys_state *css;
+	struct cgroup_subsys_state *css, *last = NULL;
 	struct task_struct *task;
 	struct repl_group *group;
 
 	if (!READ_ONCE(repl_group_policies))
 		return;
 	rcu_read_lock();
-	cgroup_taskset_for_each_leader(task, css, tset) {
+	/* Not by leaders: one that has exited is not moved with its threads. */
+	cgroup_taskset_for_each(task, css, tset) {
+		if (css == last)
+			continue;
+		last = css;
 		group = repl_group(mem_cgroup_from_css(css));
 		if (group)
 			repl_group_behind(group);

@@ -108,6 +108,59 @@ TEST_F(cgroup, moved_processes)
 	EXPECT_EQ(0, repl_check(pid));
 }
 
+struct second {
+	pid_t tid;
+	int hold;
+};
+
+static void *outlives_the_leader(void *arg)
+{
+	struct second *second = arg;
+	char byte;
+
+	second->tid = syscall(__NR_gettid);
+	_exit(read(second->hold, &byte, 1) ? 1 : 0);
+}
+
+/* Of a process that is moved, the first thread has exited and stays behind. */
+TEST_F(cgroup, moved_without_its_leader)
+{
+	struct second *second = mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
+				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	char path[64], text[512];
+	pthread_t thread;
+	pid_t pid;
+	int tries;
+
+	ASSERT_NE(MAP_FAILED, second);
+	second->hold = self->hold[0];
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		close(self->hold[1]);
+		repl_proc_write(getpid(), "default");
+		if (pthread_create(&thread, NULL, outlives_the_leader,
+				   second))
+			_exit(1);
+		syscall(__NR_exit, 0);
+	}
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	for (tries = 0; tries < 6000; tries++) {
+		if (!repl_read_file(path, text, sizeof(text)) &&
+		    strstr(text, ") Z ") && second->tid)
+			break;
+		pause_ms(10);
+	}
+	ASSERT_GT(6000, tries);
+	wait_until_it_lives(second->tid);
+	ASSERT_EQ(0, set_policy(GROUP, "eager"));
+	ASSERT_EQ(0, move(GROUP, pid));
+	EXPECT_TRUE(gets(second->tid, "eager", "cgroup"));
+	/* Who writes to a file finds it, too. */
+	ASSERT_EQ(0, set_policy(GROUP, "off"));
+	EXPECT_TRUE(has(second->tid, "off", "cgroup"));
+}
+
 /* Born in a group that is not its parent's. */
 TEST_F(cgroup, cloned_into_the_group)
 {
