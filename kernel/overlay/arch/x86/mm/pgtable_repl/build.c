@@ -258,6 +258,8 @@ static unsigned long repl_count_pmd_tables(struct ptdesc *table,
 		if (repl_is_table(val))
 			count += repl_count_pmd_tables(repl_child(val),
 						       level - 1);
+		if (level > PG_LEVEL_1G)
+			cond_resched();
 	}
 	return count;
 }
