@@ -36,8 +36,8 @@
 #include "internal.h"
 
 /* First attempt at what was lacking, and the longest time between attempts. */
-#define REPL_REPAIR_MIN		(2 * HZ)
-#define REPL_REPAIR_MAX		(64 * HZ)
+#define REPL_REPAIR_MIN		(2UL * HZ)
+#define REPL_REPAIR_MAX		(64UL * HZ)
 /* How long a tree that was taken down stays down at least. */
 #define REPL_DROPPED_MIN	(10 * HZ)
 
@@ -432,6 +432,7 @@ static void repl_repair(struct work_struct *work)
 {
 	struct repl_wait wait = REPL_WAIT_NONE;
 	struct repl_repair_pass pass = { };
+	unsigned long begun = jiffies, delay = REPL_REPAIR_MIN;
 	struct repl_walk walk;
 	struct mm_struct *mm;
 	nodemask_t left;
@@ -451,13 +452,14 @@ static void repl_repair(struct work_struct *work)
 	}
 	repl_walk_end(&walk);
 
-	WRITE_ONCE(repl_repair_delay, better ? REPL_REPAIR_MIN :
-		   min(2 * repl_repair_delay, (unsigned long)REPL_REPAIR_MAX));
+	if (pass.again && !better)
+		delay = 2 * repl_repair_delay;
+	/* All tables are walked, with the mmap lock held: for an eighth of the time. */
+	delay = clamp(max(delay, 7 * (jiffies - begun)), REPL_REPAIR_MIN,
+		      REPL_REPAIR_MAX);
+	WRITE_ONCE(repl_repair_delay, delay);
 	if (pass.again)
-		queue_delayed_work(system_unbound_wq, &repl_repair_work,
-				   repl_repair_delay);
-	else
-		WRITE_ONCE(repl_repair_delay, REPL_REPAIR_MIN);
+		queue_delayed_work(system_unbound_wq, &repl_repair_work, delay);
 }
 
 /*
