@@ -196,14 +196,13 @@ static void repl_share_range(struct repl_sharers *s, struct ptdesc *table,
 
 	for (; i <= end; i++, start = (start | mask) + 1) {
 		pteval_t val = READ_ONCE(entry[i]);
+		bool child = repl_is_table(val);
 
 		if (!s->left--) {
 			s->left = 0;
 			s->found = s->filtered;
 			return;
 		}
-		bool child = repl_is_table(val);
-
 		if (!shared && ((!s->recorded && (s->huge || !child)) ||
 				(s->retracted && repl_none(val) &&
 				 level == PG_LEVEL_2M))) {
