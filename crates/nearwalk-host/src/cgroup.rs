@@ -159,6 +159,35 @@ pub fn groups(source: &mut dyn Source, machine: &Machine, mount: &Path) -> Resul
     Ok(groups)
 }
 
+/// Bytes of page tables of a group and those below, by node; nothing without
+/// memory controller.
+pub fn tables(
+    source: &mut dyn Source,
+    machine: &Machine,
+    dir: &Path,
+) -> Result<Option<Tables>, Error> {
+    numa_stat(source, machine, dir)
+}
+
+/// Bytes of a group's memory, anonymous and of files, by node.
+pub fn data(source: &mut dyn Source, machine: &Machine, dir: &Path) -> Result<Vec<u64>, Error> {
+    let path = dir.join("memory.numa_stat");
+    let text = source
+        .read(&path)
+        .map_err(|error| Error::io(&path, error))?;
+    let mut sums = vec![0; machine.nodes.len()];
+    for line in text.lines() {
+        let mut words = line.split(' ');
+        if matches!(words.next(), Some("anon" | "file")) {
+            let bytes = by_node(&path, machine, words)?;
+            for (sum, bytes) in sums.iter_mut().zip(bytes) {
+                *sum += bytes;
+            }
+        }
+    }
+    Ok(sums)
+}
+
 /// `memory.numa_stat`, of which this wants two lines:
 /// `pagetables N0=4096 N1=0` and `sec_pagetables N0=0 N1=0`.
 fn numa_stat(
@@ -182,24 +211,33 @@ fn numa_stat(
             Some("sec_pagetables") => &mut tables.nested,
             _ => continue,
         };
-        let mut bytes = vec![0; machine.nodes.len()];
-        for word in words {
-            let pair = word
-                .strip_prefix('N')
-                .and_then(|word| word.split_once('='))
-                .and_then(|(node, count)| Some((node.parse().ok()?, count.parse().ok()?)));
-            let (node, count): (u32, u64) =
-                pair.ok_or_else(|| Error::value(&path, word, "a count such as N0=4096"))?;
-            match machine.index(node) {
-                Some(index) => bytes[index] = count,
-                // Offline nodes are listed, too.
-                None if count == 0 => {}
-                None => return Err(Error::value(&path, word, "a node that is online")),
-            }
-        }
-        *of = Some(bytes);
+        *of = Some(by_node(&path, machine, words)?);
     }
     Ok(Some(tables))
+}
+
+/// The counts of a line, such as `N0=4096 N1=0`.
+fn by_node<'a>(
+    path: &Path,
+    machine: &Machine,
+    words: impl Iterator<Item = &'a str>,
+) -> Result<Vec<u64>, Error> {
+    let mut bytes = vec![0; machine.nodes.len()];
+    for word in words {
+        let pair = word
+            .strip_prefix('N')
+            .and_then(|word| word.split_once('='))
+            .and_then(|(node, count)| Some((node.parse().ok()?, count.parse().ok()?)));
+        let (node, count): (u32, u64) =
+            pair.ok_or_else(|| Error::value(path, word, "a count such as N0=4096"))?;
+        match machine.index(node) {
+            Some(index) => bytes[index] = count,
+            // Offline nodes are listed, too.
+            None if count == 0 => {}
+            None => return Err(Error::value(path, word, "a node that is online")),
+        }
+    }
+    Ok(bytes)
 }
 
 /// The CPU time that a group has used, with the groups below.
@@ -387,6 +425,20 @@ mod tests {
         assert_eq!(groups.all[2].tables, None);
         let tables = groups.all[3].tables.as_ref().unwrap();
         assert_eq!(tables.nested, Some(vec![0, 8192]));
+    }
+
+    #[test]
+    fn tables_and_data_of_a_group_are_apart() {
+        let text = "anon N0=10 N1=20\nfile N0=1 N1=2\nshmem N0=1 N1=1\npagetables N0=4096 N1=0\n";
+        let mut host = host().file("/cg/a/memory.numa_stat", text);
+        let machine = Machine::read(&mut host).unwrap();
+        let dir = Path::new("/cg/a");
+        assert_eq!(data(&mut host, &machine, dir).unwrap(), [11, 22]);
+        let counted = tables(&mut host, &machine, dir).unwrap().unwrap();
+        assert_eq!(counted.own, Some(vec![4096, 0]));
+        let other = Path::new("/cg/b");
+        assert_eq!(tables(&mut host, &machine, other).unwrap(), None);
+        assert!(data(&mut host, &machine, other).unwrap_err().is_gone());
     }
 
     #[test]

@@ -37,6 +37,10 @@ pub enum Error {
         line: &'static str,
     },
 
+    /// What was looked at ended while it was.
+    #[error("{0}")]
+    Ended(String),
+
     /// The directory to record into holds something already.
     #[error("{}: exists and is not empty; name a new directory to record into", .0.display())]
     NotEmpty(PathBuf),
@@ -111,13 +115,14 @@ impl Error {
     /// Whether the process or group went away: between the listing and the
     /// read, or while its file was open.
     pub fn is_gone(&self) -> bool {
-        let Self::Io { source, .. } = self else {
-            return false;
-        };
-        matches!(
-            source.raw_os_error(),
-            Some(libc::ENOENT | libc::ESRCH | libc::ENODEV)
-        )
+        match self {
+            Self::Ended(_) => true,
+            Self::Io { source, .. } => matches!(
+                source.raw_os_error(),
+                Some(libc::ENOENT | libc::ESRCH | libc::ENODEV)
+            ),
+            _ => false,
+        }
     }
 
     /// Whether the reader has no right to it.

@@ -90,6 +90,23 @@ impl Machine {
         self.nodes.iter().position(|node| node.id == id)
     }
 
+    /// The firmware's relative distances by index of the nodes, 10 for the node
+    /// itself; none where it tells none.
+    pub fn distances(&self, source: &mut dyn Source) -> Option<Vec<Vec<u32>>> {
+        let mut all = Vec::new();
+        for node in &self.nodes {
+            let path = Path::new(NODES).join(format!("node{}/distance", node.id));
+            let text = source.read(&path).ok()?;
+            let words = text.split_whitespace().map(|word| word.parse().ok());
+            let row = words.collect::<Option<Vec<u32>>>()?;
+            if row.len() != self.nodes.len() {
+                return None;
+            }
+            all.push(row);
+        }
+        Some(all)
+    }
+
     /// The indexes of the nodes that have CPUs.
     pub fn with_cpus(&self) -> Vec<usize> {
         let nodes = self.nodes.iter().enumerate();
@@ -202,6 +219,18 @@ mod tests {
         assert_eq!(machine.node_of_cpu(4), Some(0));
         assert_eq!(machine.node_of_cpu(2), None);
         assert_eq!(machine.node_of_cpu(99), None);
+    }
+
+    #[test]
+    fn distances_are_those_of_the_firmware_or_none() {
+        let path = |node| format!("{NODES}/node{node}/distance");
+        let machine = Machine::read(&mut host()).unwrap();
+        assert_eq!(machine.distances(&mut host()), None);
+        let mut told = host().file(&path(0), "10 21\n").file(&path(2), "21 10\n");
+        let distances = machine.distances(&mut told);
+        assert_eq!(distances, Some(vec![vec![10, 21], vec![21, 10]]));
+        let mut odd = host().file(&path(0), "10 21\n").file(&path(2), "21\n");
+        assert_eq!(machine.distances(&mut odd), None);
     }
 
     #[test]

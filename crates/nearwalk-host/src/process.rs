@@ -55,6 +55,42 @@ pub fn kernel_threads(source: &mut dyn Source) -> Vec<u32> {
         .collect()
 }
 
+/// The process that a number stands for, which may be that of any thread.
+pub fn leader(source: &mut dyn Source, tid: u32) -> Result<u32, Error> {
+    let path = dir(tid).join("status");
+    let text = text(source, &path)?;
+    let Some(value) = text.lines().find_map(|line| line.strip_prefix("Tgid:")) else {
+        return Err(Error::NoLine {
+            path,
+            line: "Tgid:",
+        });
+    };
+    let number = value.trim().parse();
+    number.map_err(|_| Error::value(&path, value.trim(), "a process number"))
+}
+
+/// Bytes of the page tables of a process's address space, as [`tables`]; of one
+/// whose first thread has ended while others run, another thread tells.
+pub fn tables_of_any_thread(source: &mut dyn Source, pid: u32) -> Result<Option<u64>, Error> {
+    if let Some(bytes) = tables(source, pid)? {
+        return Ok(Some(bytes));
+    }
+    for tid in threads(source, pid)? {
+        let path = thread_dir(pid, tid).join("status");
+        if let Ok(Some(bytes)) = text(source, &path).and_then(|text| vm_pte(&path, &text)) {
+            return Ok(Some(bytes));
+        }
+    }
+    Ok(None)
+}
+
+/// The path of a process's group below the mount point of cgroup v2.
+pub fn group(source: &mut dyn Source, pid: u32) -> Option<String> {
+    let text = source.read(&dir(pid).join("cgroup")).ok()?;
+    let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    Some(path.to_owned())
+}
+
 /// `stat` of a thread, or of a process as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
@@ -129,6 +165,10 @@ pub fn cpu_time(source: &mut dyn Source, pid: u32, tid: u32) -> Result<Duration,
 pub fn tables(source: &mut dyn Source, pid: u32) -> Result<Option<u64>, Error> {
     let path = dir(pid).join("status");
     let text = text(source, &path)?;
+    vm_pte(&path, &text)
+}
+
+fn vm_pte(path: &Path, text: &str) -> Result<Option<u64>, Error> {
     let Some(value) = text.lines().find_map(|line| line.strip_prefix("VmPTE:")) else {
         return Ok(None);
     };
@@ -138,7 +178,7 @@ pub fn tables(source: &mut dyn Source, pid: u32) -> Result<Option<u64>, Error> {
         .and_then(|n| n.parse().ok());
     match kib {
         Some(kib @ 0..=0xffff_ffff_ffff) => Ok(Some(kib << 10)),
-        _ => Err(Error::value(&path, value.trim(), "a number of kB")),
+        _ => Err(Error::value(path, value.trim(), "a number of kB")),
     }
 }
 
@@ -190,6 +230,27 @@ mod tests {
         assert_eq!(time, Duration::from_nanos(123_456_789));
         assert_eq!(tables(&mut host, 7).unwrap(), Some(760 << 10));
         assert_eq!(tables(&mut host, 3).unwrap(), None);
+    }
+
+    #[test]
+    fn a_process_is_found_by_any_of_its_threads() {
+        let mut host = Fixture::default()
+            .file("/proc/8/status", "Name:\tx\nTgid:\t7\nPid:\t8\n")
+            .file("/proc/7/status", "Name:\tx\nState:\tZ (zombie)\nTgid:\t7\n")
+            .file("/proc/7/task/7/status", "Name:\tx\n")
+            .file("/proc/7/task/8/status", "Name:\tx\nVmPTE:\t 12 kB\n")
+            .file("/proc/7/cgroup", "1:cpu:/\n0::/system.slice/x.service\n")
+            .file("/proc/9/status", "Tgid:\tx\n");
+        assert_eq!(leader(&mut host, 8).unwrap(), 7);
+        assert_eq!(tables(&mut host, 7).unwrap(), None);
+        assert_eq!(tables_of_any_thread(&mut host, 7).unwrap(), Some(12 << 10));
+        assert_eq!(
+            group(&mut host, 7).as_deref(),
+            Some("system.slice/x.service")
+        );
+        assert_eq!(group(&mut host, 8), None);
+        assert!(leader(&mut host, 9).is_err());
+        assert!(leader(&mut host, 10).unwrap_err().is_gone());
     }
 
     #[test]
