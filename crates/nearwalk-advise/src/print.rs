@@ -242,7 +242,7 @@ fn cpu_time(report: &Report) -> String {
 
 /// A share in per cent. Only what is nothing is 0, and only what is all is 100,
 /// but for a thousandth.
-fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     let percent = (share * 100.0).round();
     let percent = if percent == 0.0 && share > 0.001 {
         1.0
@@ -255,7 +255,7 @@ fn percent(share: f64) -> String {
 }
 
 /// Bytes in powers of 1024: `96K`, `1.5G`.
-fn bytes(bytes: u64) -> String {
+pub(crate) fn bytes(bytes: u64) -> String {
     let mut value = bytes as f64;
     for unit in ["", "K", "M", "G"] {
         if value < 1023.5 {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use nearwalk_advise::cli::{self, Args};
+use nearwalk_advise::subject::{Instruments, LiveInstruments};
 use nearwalk_host::{Error, Live, Source};
 
 pub const MIB: u64 = 1 << 20;
@@ -199,6 +200,12 @@ impl Host {
             self.write_machine(files);
             self.write_groups(files);
         }
+        for group in &self.groups {
+            for process in &group.processes {
+                let text = format!("0::/{}\n", group.name);
+                files.write(&format!("/proc/{}/cgroup", process.pid), &text);
+            }
+        }
         let read = self.groups.iter().filter(|group| !group.unread);
         let processes = read.flat_map(|group| &group.processes);
         for process in processes.chain(&self.loose) {
@@ -343,15 +350,12 @@ impl Host {
             files.write(
                 &format!("/proc/{pid}/status"),
                 &format!(
-                    "Name:\t{}\nVmPTE:\t{:>8} kB\nThreads:\t{}\n",
+                    "Name:\t{}\nTgid:\t{pid}\nVmPTE:\t{:>8} kB\nThreads:\t{}\n",
                     process.name,
                     process.tables >> 10,
                     process.threads.len()
                 ),
             );
-        }
-        if moment < FIRST_LOOK {
-            return;
         }
         let stat = |name: &str, cpus: f64, cpu: u32| {
             let ticks = 700 + (cpus * MOMENTS[moment] as f64 / 10.0) as u64;
@@ -368,7 +372,7 @@ impl Host {
         );
         for (index, thread) in process.threads.iter().enumerate() {
             let dir = format!("/proc/{pid}/task/{}", pid + index as u32);
-            let look = (moment - FIRST_LOOK).min(thread.on.len() - 1);
+            let look = moment.saturating_sub(FIRST_LOOK).min(thread.on.len() - 1);
             let text = stat(&thread.name, thread.cpus, thread.on[look]);
             files.write(&format!("{dir}/stat"), &text);
             let ns = 7_000_000_000 + (thread.cpus * MOMENTS[moment] as f64 * 1e6) as u64;
@@ -462,10 +466,15 @@ pub struct Ran {
 
 /// Runs the command as typed, on a host.
 pub fn run_on(live: &mut dyn Source, words: &[&str]) -> Ran {
+    run_with(live, &mut LiveInstruments::default(), words)
+}
+
+/// Runs the command as typed, on a host with instruments.
+pub fn run_with(live: &mut dyn Source, instruments: &mut dyn Instruments, words: &[&str]) -> Ran {
     let words = ["advise"].into_iter().chain(words.iter().copied());
     let args = Advise::try_parse_from(words).unwrap().args;
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let status = cli::answer(&args, live, &mut out, &mut err).unwrap();
+    let status = cli::answer(&args, live, instruments, &mut out, &mut err).unwrap();
     Ran {
         status,
         out: String::from_utf8(out).unwrap(),
