@@ -11,6 +11,8 @@
  *   take the policy from (the process, its group, the system) holds one, from
  *   before the policy is in force until after;
  * - it is switched off by a work item, long after the last reference was put.
+ *   (An address space has its one until the last CPU has left it, which an idle
+ *   one does when it runs another.)
  *   However often processes switch replication on and off, they have the text
  *   patched no more often than that.
  */
