@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use nearwalk_host::cgroup::Memory;
 use nearwalk_perf::Missing;
+use nearwalk_repl::{Mode, Source, Status};
 
 use crate::exposure::{self, CpuTime, Tables};
 use crate::gain::{self, ALL_NODES, E7, LOAD, Latencies, ONE_NODE, Range, Walks};
@@ -166,7 +167,7 @@ pub fn advise(subject: &Subject) -> Advice {
         return advice;
     }
     without(subject, &mut advice);
-    if let Some(why) = nothing(subject) {
+    if let Some(why) = nothing(subject).or_else(|| copied(subject)) {
         advice.because.push(why);
         return advice;
     }
@@ -235,6 +236,10 @@ pub fn advise(subject: &Subject) -> Advice {
     }
     if let Some(first) = first(subject, share) {
         advice.verdict = Verdict::First(first);
+        advice.commands = match first {
+            First::HugePages => Some(huge_pages()),
+            First::Data => data(subject, &nodes),
+        };
         return advice;
     }
     act(subject, &nodes, &mut advice);
@@ -274,6 +279,42 @@ fn nothing(subject: &Subject) -> Option<String> {
         building.as_secs_f64(),
         WORTH
     ))
+}
+
+/// Whether there are copies already wherever it runs.
+fn copied(subject: &Subject) -> Option<String> {
+    let first = subject.set.first()?;
+    let nodes = match runs(subject) {
+        Runs::Unknown => return None,
+        Runs::At(node) => vec![node],
+        Runs::Everywhere(nodes) => nodes,
+    };
+    let has_all = |status: &Status| {
+        status.mode != Mode::Off
+            && nodes
+                .iter()
+                .all(|&node| status.nodes.contains(subject.nodes[node].id))
+    };
+    subject.set.iter().all(has_all).then(|| {
+        format!(
+            "there are copies of its tables on nodes {} already ({}, by {}): `nearwalk show` tells more",
+            first.nodes, first.mode, first.source
+        )
+    })
+}
+
+/// What brings back what a process has now.
+fn as_it_was(subject: &Subject) -> String {
+    let [status] = &subject.set[..] else {
+        return "default".to_owned();
+    };
+    match (&status.source, &status.mode) {
+        // It has no setting of its own.
+        (Source::None | Source::Cgroup | Source::System, _) => "default".to_owned(),
+        (_, Mode::Off) => "off".to_owned(),
+        (_, Mode::Lazy) => format!("lazy:{}", status.nodes),
+        _ => status.nodes.to_string(),
+    }
 }
 
 fn walks(subject: &Subject, advice: &mut Advice) {
@@ -383,6 +424,13 @@ fn without(subject: &Subject, advice: &mut Advice) {
             percent(seen)
         ));
     }
+    if subject.nested > 0 {
+        without.push(format!(
+            "walks inside of its virtual machine, which are also of {} of nested tables: they are not \
+             counted; `nearwalk advise` ranks them",
+            bytes(subject.nested)
+        ));
+    }
     if subject.distances.is_none() {
         without.push(
             "how far nodes are: the firmware does not tell; the published machine's latencies are used"
@@ -427,6 +475,30 @@ fn first(subject: &Subject, share: f64) -> Option<First> {
     bounds.is_certainly_remote().then_some(First::Data)
 }
 
+fn huge_pages() -> (String, String) {
+    let set = |what| format!("echo {what} | sudo tee /sys/kernel/mm/transparent_hugepage/enabled");
+    (set("always"), set("never"))
+}
+
+/// Moving the data of one process to the node where it runs.
+fn data(subject: &Subject, nodes: &[usize]) -> Option<(String, String)> {
+    let ([pid], [to]) = (&subject.pids[..], nodes) else {
+        return None;
+    };
+    let to = subject.nodes[*to].id;
+    let by_node = subject.nodes.iter().zip(subject.data.as_ref()?);
+    let from: Vec<String> = by_node
+        .filter(|(node, bytes)| node.id != to && **bytes > 0)
+        .map(|(node, _)| node.id.to_string())
+        .collect();
+    // Back to one node only: where more had been is not known any more.
+    let [from] = &from[..] else {
+        return None;
+    };
+    let moved = |from: &str, to: &str| format!("sudo migratepages {pid} {from} {to}");
+    Some((moved(from, &to.to_string()), moved(&to.to_string(), from)))
+}
+
 fn act(subject: &Subject, nodes: &[usize], advice: &mut Advice) {
     let ids: Vec<u32> = nodes.iter().map(|&node| subject.nodes[node].id).collect();
     let (words, copies) = match ids[..] {
@@ -455,7 +527,12 @@ fn act(subject: &Subject, nodes: &[usize], advice: &mut Advice) {
         };
         format!("sudo nearwalk set {whom} {what}")
     };
-    advice.commands = Some((set(&words), set("default")));
+    let was = if subject.is_group {
+        "default".to_owned()
+    } else {
+        as_it_was(subject)
+    };
+    advice.commands = Some((set(&words), set(&was)));
     if !subject.ours {
         advice.without.push(
             "a kernel that can do it: stock Linux neither places nor copies page tables; \

@@ -42,9 +42,15 @@ pub fn text(report: &Report, lines: usize) -> String {
     for lost in &report.lost {
         out += &format!("not known: {lost}\n");
     }
-    let first = ranked.iter().find(|subject| subject.kind != Kind::Vm);
-    if let Some(pid) = first.and_then(|subject| subject.pid) {
-        out += &format!("next: sudo nearwalk locality {pid}\n");
+    // Of virtual machines, only this tells.
+    match ranked.iter().find(|subject| subject.kind != Kind::Vm) {
+        Some(group) if group.kind == Kind::Group => {
+            out += &format!("next: sudo nearwalk advise --cgroup {}\n", group.name);
+        }
+        Some(Subject { pid: Some(pid), .. }) => {
+            out += &format!("next: sudo nearwalk advise {pid}\n");
+        }
+        _ => {}
     }
     out
 }

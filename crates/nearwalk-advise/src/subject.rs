@@ -12,6 +12,7 @@ use nearwalk_dump::stream::Reader;
 use nearwalk_host::cgroup::{self, Cpusets, Memory, Mounts};
 use nearwalk_host::{Error, Machine, Node, Source, process};
 use nearwalk_perf::{Missing, Perf, Reading, Target};
+use nearwalk_repl::Status;
 use serde::{Deserialize, Serialize};
 
 use crate::cpu_time::{CpuTimes, Observed, Spent, Watched};
@@ -126,6 +127,10 @@ pub struct Subject {
     pub distances: Option<Vec<Vec<u32>>>,
     /// The kernel can place and copy page tables.
     pub ours: bool,
+    /// What holds already, of each process that could be asked.
+    pub set: Vec<Status>,
+    /// Bytes of nested tables of virtual machines in the group.
+    pub nested: u64,
     /// Whether Linux makes huge pages by itself: `always`, `madvise` or `never`.
     pub huge_pages: Option<String>,
     /// The process, or those of the group.
@@ -206,6 +211,8 @@ pub fn look(
         l3: machine.l3,
         distances: machine.distances(source),
         ours: source.read(Path::new("/proc/self/pgtable_repl")).is_ok(),
+        set: set(source, &found.pids),
+        nested: found.nested,
         huge_pages: huge_pages(source),
         pids: found.pids.clone(),
         group: found.group.clone(),
@@ -266,6 +273,7 @@ struct Found {
     cpuset: Option<PathBuf>,
     mount: Option<PathBuf>,
     tables: Tables,
+    nested: u64,
     /// The group counts tables by node.
     by_group: bool,
     lost: Vec<String>,
@@ -320,9 +328,13 @@ fn find_process(
     });
     let mut tables = host_tables(machine, total);
     let mut by_group = false;
+    let mut nested = 0;
     if let Some(dir) = &dir {
         match cgroup::tables(source, machine, dir) {
             Ok(Some(counted)) => {
+                if alone {
+                    nested = counted.nested.iter().flatten().sum();
+                }
                 if let Some(most) = counted.own {
                     by_group = alone;
                     tables = if alone {
@@ -345,6 +357,7 @@ fn find_process(
         cpuset: dir,
         mount,
         tables,
+        nested,
         by_group,
         lost,
     })
@@ -408,7 +421,9 @@ fn find_group(
             "{foreign} of its processes are of other PID namespaces"
         ));
     }
-    let counted = cgroup::tables(source, machine, &dir)?.and_then(|tables| tables.own);
+    let counted = cgroup::tables(source, machine, &dir)?.unwrap_or_default();
+    let nested = counted.nested.iter().flatten().sum();
+    let counted = counted.own;
     let by_group = counted.is_some();
     let tables = match counted {
         Some(by_node) => Tables::Known(by_node),
@@ -436,6 +451,7 @@ fn find_group(
         cpuset: Some(dir),
         mount: Some(mount),
         tables,
+        nested,
         by_group,
         lost,
     })
@@ -462,6 +478,16 @@ fn allowed(source: &mut dyn Source, machine: &Machine, found: &mut Found) -> Vec
     nodes.sort_unstable();
     nodes.dedup();
     if nodes.is_empty() { anywhere } else { nodes }
+}
+
+/// What holds for these processes; nothing on stock kernels.
+fn set(source: &mut dyn Source, pids: &[u32]) -> Vec<Status> {
+    let mut all = Vec::new();
+    for pid in pids {
+        let text = source.read(&PathBuf::from(format!("/proc/{pid}/pgtable_repl")));
+        all.extend(text.ok().and_then(|text| text.parse().ok()));
+    }
+    all
 }
 
 fn huge_pages(source: &mut dyn Source) -> Option<String> {

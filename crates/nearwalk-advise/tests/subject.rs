@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use common::{Group, Host, MIB, Ran, answer, expect, run, run_with, scratch, usage_error};
-use nearwalk_advise::subject::Instruments;
+use nearwalk_advise::subject::{Instruments, LiveInstruments};
 use nearwalk_host::{Error, Live, Machine, Recorded, Source};
 use nearwalk_perf::{Count, Missing, Model, Reading, Role, Target};
 
@@ -240,7 +240,7 @@ fn who_was_moved_gets_its_tables_moved() {
     let mut host = four_nodes(Some(CASCADE_LAKE));
     redis(&mut host);
     host.odd
-        .insert("/proc/self/pgtable_repl".into(), Ok("default\n".into()));
+        .insert("/proc/self/pgtable_repl".into(), Ok(OFF.into()));
     let mut instruments = counted(0.4, 480.0);
     let json = look_json(&host, "moved", &mut instruments, &["1000"]);
     assert_eq!(json["verdict"], "move");
@@ -284,6 +284,71 @@ fn tables_that_were_read_are_known_better_than_the_groups() {
     assert_eq!(input("walk_share")["value"], 0.32);
     let cycles = input("cycles_per_walk")["value"].as_f64().unwrap();
     assert!((cycles - 470.0).abs() < 0.01, "{cycles}");
+}
+
+/// What our kernel says of a process that has no copies, and of one that has.
+const OFF: &str = "mode:\toff\nnodes:\t\nsource:\tnone\npages:\nfallbacks:\t0\n";
+const EAGER: &str = "mode:\teager\nnodes:\t0-1\nsource:\tproc\npages:\tN1=9\nfallbacks:\t0\n";
+
+#[test]
+fn what_holds_already_is_seen_and_brought_back() {
+    let with = |name: &str, text: &str| {
+        let mut host = four_nodes(Some(CASCADE_LAKE));
+        redis(&mut host);
+        for who in ["self", "1000"] {
+            let path = format!("/proc/{who}/pgtable_repl");
+            host.odd.insert(path, Ok(text.into()));
+        }
+        look_json(&host, name, &mut counted(0.4, 480.0), &["1000"])
+    };
+    let json = with("has-copies", EAGER);
+    assert_eq!(json["verdict"], "nothing");
+    let because = json["because"].to_string();
+    assert!(
+        because.contains("copies of its tables on nodes 0-1 already (eager, by proc)"),
+        "{because}"
+    );
+    for (name, from, to, undo) in [
+        (
+            "lazy-elsewhere",
+            "eager\nnodes:\t0-1",
+            "lazy\nnodes:\t2-3",
+            "lazy:2-3",
+        ),
+        ("eager-elsewhere", "0-1", "2", "2"),
+        (
+            "of-its-group",
+            "0-1\nsource:\tproc",
+            "2\nsource:\tcgroup",
+            "default",
+        ),
+        (
+            "off-by-itself",
+            "eager\nnodes:\t0-1",
+            "off\nnodes:\t",
+            "off",
+        ),
+    ] {
+        assert!(EAGER.contains(from));
+        let json = with(name, &EAGER.replace(from, to));
+        assert_eq!(json["verdict"], "move", "{name}");
+        assert_eq!(
+            json["commands"]["undo"],
+            format!("sudo nearwalk set 1000 {undo}")
+        );
+    }
+}
+
+#[test]
+fn walks_in_a_virtual_machine_are_left_to_the_survey() {
+    let mut host = four_nodes(Some(CASCADE_LAKE));
+    redis(&mut host).nested = vec![380 * MIB, 0, 0, 0];
+    let json = look_json(&host, "nested", &mut counted(0.4, 480.0), &["1000"]);
+    let without = json["without"].to_string();
+    assert!(
+        without.contains("also of 380M of nested tables"),
+        "{without}"
+    );
 }
 
 /// Why there is nothing to do.
@@ -418,7 +483,10 @@ fn something_else_comes_first_where_it_gains_more() {
     );
     let json = look_json(&host, "no-huge", &mut counted(0.32, 470.0), &words);
     assert_eq!(json["verdict"], "huge-pages-first");
-    assert_eq!(json["commands"], serde_json::Value::Null);
+    let commands = &json["commands"];
+    let file = "| sudo tee /sys/kernel/mm/transparent_hugepage/enabled";
+    assert_eq!(commands["do"], format!("echo always {file}"));
+    assert_eq!(commands["undo"], format!("echo never {file}"));
 
     let mut far = four_nodes(Some(CASCADE_LAKE));
     redis(&mut far);
@@ -428,6 +496,8 @@ fn something_else_comes_first_where_it_gains_more() {
     );
     let json = look_json(&far, "far-data", &mut counted(0.4, 480.0), &["1000"]);
     assert_eq!(json["verdict"], "data-first");
+    assert_eq!(json["commands"]["do"], "sudo migratepages 1000 0 1");
+    assert_eq!(json["commands"]["undo"], "sudo migratepages 1000 1 0");
 }
 
 #[test]
@@ -637,6 +707,20 @@ fn a_command_is_looked_at_while_it_runs() {
         "{}",
         ran.err
     );
+}
+
+#[test]
+fn leaf_tables_of_a_process_are_read_where_that_can_be_had() {
+    match LiveInstruments::default().tables(std::process::id()) {
+        Ok(by_node) => {
+            let here: u64 = by_node.iter().map(|(_, bytes)| bytes).sum();
+            assert!(here > MIB, "{by_node:?}");
+        }
+        Err(why) => {
+            assert!(!why.is_empty() && !why.contains('\n'), "{why}");
+            eprintln!("skipped: {why}");
+        }
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use perf_event_open::count::Counter;
 use perf_event_open::count::group::CounterGroup;
 use perf_event_open::event::hw::Hardware;
 use perf_event_open::event::raw::Raw;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::cpu::{paranoid, watchdog};
 use crate::events::{Event, Model, Role};
@@ -73,6 +74,7 @@ impl Perf {
     ) -> Result<Self, Missing> {
         let events: usize = groups.iter().map(Vec::len).sum();
         let needed = events * target.len();
+        room_for(needed);
         let mut perf = Self {
             model: model.to_owned(),
             groups: Vec::new(),
@@ -124,19 +126,37 @@ impl Perf {
             }
             counts.extend(sums);
         }
-        if counts.iter().all(|count| count.enabled_ns == 0) {
-            return Err(Missing::Idle);
-        }
-        let never = |count: &Count| count.enabled_ns > 0 && count.running_ns == 0;
-        if counts.iter().any(never) {
-            return Err(Missing::NotCounted {
-                watchdog: watchdog(source),
-            });
-        }
+        judge(&counts, source)?;
         Ok(Reading {
             model: self.model.clone(),
             counts,
         })
+    }
+}
+
+/// Whether all events were counted for at least some of the time.
+fn judge(counts: &[Count], source: &mut dyn Source) -> Result<(), Missing> {
+    if counts.iter().all(|count| count.enabled_ns == 0) {
+        return Err(Missing::Idle);
+    }
+    let never = |count: &Count| count.enabled_ns > 0 && count.running_ns == 0;
+    if counts.iter().any(never) {
+        return Err(Missing::NotCounted {
+            watchdog: watchdog(source),
+        });
+    }
+    Ok(())
+}
+
+/// Has so many more files be open, as far as that is for this process to say.
+fn room_for(files: usize) {
+    let limit = getrlimit(Resource::Nofile);
+    // Some are open already.
+    let wanted = files as u64 + 256;
+    if limit.current.is_some_and(|current| current < wanted) {
+        let current = Some(limit.maximum.map_or(wanted, |most| most.min(wanted)));
+        // Where it does not, opening says so.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current, ..limit });
     }
 }
 
@@ -186,10 +206,12 @@ impl Target<'_> {
 }
 
 /// User mode only: walks of the kernel are of its own tables, which are not
-/// copied, and counting them needs more rights.
+/// copied, and counting them needs more rights. No guests: their walks are of
+/// nested tables as well, which are others than the process's.
 fn exclude() -> Priv {
     Priv {
         kernel: true,
+        guest: true,
         hv: true,
         ..Priv::default()
     }
@@ -344,6 +366,41 @@ mod tests {
         assert_eq!(perf.err(), Some(Missing::Idle));
         let both = [gone, this_thread()];
         assert!(open(&Target::Threads(&both)).unwrap().is_ok());
+    }
+
+    #[test]
+    fn more_files_than_the_shell_allows_can_be_open() {
+        let before = getrlimit(Resource::Nofile);
+        let Some(current) = before.current else {
+            return;
+        };
+        let most = before.maximum.unwrap_or(u64::MAX);
+        room_for(current as usize);
+        let after = getrlimit(Resource::Nofile);
+        assert_eq!(after.current, Some(most.min(current + 256)));
+        assert_eq!(after.maximum, before.maximum);
+        setrlimit(Resource::Nofile, before).unwrap();
+    }
+
+    #[test]
+    fn what_never_had_a_counter_is_not_counted() {
+        let count = |enabled_ns, running_ns| Count {
+            event: "x".into(),
+            role: Role::Walks,
+            count: 0,
+            enabled_ns,
+            running_ns,
+        };
+        let mut live = Live::default();
+        assert_eq!(judge(&[count(9, 9), count(9, 1)], &mut live), Ok(()));
+        assert_eq!(judge(&[count(0, 0)], &mut live), Err(Missing::Idle));
+        let never = judge(&[count(9, 9), count(9, 0)], &mut live).unwrap_err();
+        assert!(matches!(never, Missing::NotCounted { .. }), "{never}");
+        let watchdog = Missing::NotCounted { watchdog: true }.to_string();
+        assert!(
+            watchdog.contains("sysctl kernel.nmi_watchdog=0"),
+            "{watchdog}"
+        );
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub enum Missing {
     /// No permission.
     #[error(
         "no permission to count: kernel.perf_event_paranoid is {}; root may, and so may who has \
-         CAP_PERFMON",
+         CAP_PERFMON, unless a container's seccomp profile forbids the call",
         paranoid.map_or_else(|| "not known".to_owned(), |value| value.to_string())
     )]
     Refused {
