@@ -169,6 +169,51 @@ fn how_much_shows_is_what_all_published_runs_say() {
     }
 }
 
+/// Cycles a walk of the runs LP-LD, as a second campaign of the same authors has
+/// them: cycles of loads' and stores' walks over their number.
+const COUNTED: [(&str, f64); 5] = [
+    ("GUPS", 127.5),
+    ("BTree", 146.7),
+    ("Redis", 159.3),
+    ("XSBench", 88.6),
+    ("Canneal", 149.1),
+];
+
+#[test]
+fn published_numbers_of_walks_say_the_same() {
+    let mut rows = rows();
+    rows.retain(|row| row.local == "LP-LD");
+    let inside = |rows: &[Row]| {
+        let said = rows.iter().map(|row| {
+            let others = rows.iter().filter(|other| other.workload != row.workload);
+            let said = gain(E7, row.walks, row.remote, LOAD, shows(others));
+            (said, row.gain)
+        });
+        let said: Vec<_> = said.collect();
+        let mut errors: Vec<f64> = said
+            .iter()
+            .map(|(said, gain)| (said.middle - gain).abs())
+            .collect();
+        let within = said
+            .iter()
+            .filter(|(said, gain)| (said.low..=said.high).contains(gain));
+        let error = format!("{:.1}", 100.0 * quantile(&mut errors, 0.5));
+        (within.count(), error)
+    };
+    let by_lens = inside(&rows);
+    for row in &mut rows {
+        let (_, cycles) = COUNTED
+            .iter()
+            .find(|(name, _)| *name == row.workload)
+            .unwrap();
+        row.walks.cycles *= cycles / row.lens;
+    }
+    let by_counters = inside(&rows);
+    assert_eq!(rows.len(), 10);
+    assert_eq!(by_lens, (10, "6.8".to_owned()));
+    assert_eq!(by_counters, (10, "5.9".to_owned()));
+}
+
 /// Cycles a walk of the run with local tables, by the lens' quick look.
 fn lens_says(row: &Row) -> f64 {
     let machine = Machine::builtin("e7-4850v3").unwrap();
