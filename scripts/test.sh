@@ -13,7 +13,7 @@ set -euo pipefail
 cd "$ROOT"
 
 # The longest VM comes first.
-stages=(format names clippy shellcheck rust library models checkpatch cocci kernel
+stages=(format names clippy shellcheck rust library models checkpatch cocci events kernel
 	kernel-debug selftests-build module lab vm-debug
 	vm-isolated vm-release vm-lazy soak mm vm-domains model vm-memory kunit
 	vm-isolated-lazy vm-fake)
@@ -116,6 +116,15 @@ stage_checkpatch() {
 
 # Entries that are read raw, and their bits looked at or inherited.
 stage_cocci() { scripts/kernel-prepare.sh nearwalk && scripts/cocci.sh; }
+
+# What counts walks, by CPU model, is what the kernel's lists say.
+stage_events() {
+	local status=0
+	scripts/kernel-prepare.sh nearwalk || return
+	NEARWALK_EVENTS=required cargo test -p nearwalk-perf --test events --locked || status=$?
+	cargo_counts "$logs/events.log"
+	return $status
+}
 
 stage_kernel() { scripts/kernel-build.sh nearwalk; }
 

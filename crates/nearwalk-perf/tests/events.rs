@@ -2,7 +2,8 @@
 //! `events.toml` is what comes of the kernel's own lists of events.
 //!
 //! `NEARWALK_ACCEPT=1 cargo test -p nearwalk-perf --test events` writes it anew
-//! from the kernel tree that `make kernel` prepares.
+//! from the kernel tree that `make kernel` prepares. With `NEARWALK_EVENTS` in the
+//! environment it is an error that there is none.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -152,6 +153,11 @@ fn the_table_is_what_comes_of_the_kernels_lists() {
     };
     let trees = ["linux-nearwalk", "linux-stock"].map(|name| build.join(name));
     let Some(tree) = trees.iter().find(|tree| tree.join(LISTS).is_dir()) else {
+        assert!(
+            std::env::var_os("NEARWALK_EVENTS").is_none(),
+            "no kernel tree in {}",
+            build.display()
+        );
         eprintln!(
             "skipped: no kernel tree in {}; `make kernel` makes one",
             build.display()
