@@ -166,11 +166,11 @@ pub fn advise(subject: &Subject) -> Advice {
         advice.without.clear();
         return advice;
     }
-    without(subject, &mut advice);
     if let Some(why) = nothing(subject).or_else(|| copied(subject)) {
         advice.because.push(why);
         return advice;
     }
+    without(subject, &mut advice);
     let shows = match runs(subject) {
         Runs::At(_) => ONE_NODE,
         _ => ALL_NODES,
@@ -200,8 +200,8 @@ pub fn advise(subject: &Subject) -> Advice {
     instead(subject, share, &mut advice);
     let (Some(share), Some(cycles)) = (share, cycles) else {
         advice.because.push(
-            "remote walks are possible, and nothing says what they cost: walks that hit caches cost \
-             little, wherever the tables are"
+            "nothing says what remote walks cost, and walks that hit caches cost little: no more than \
+             \"measure\" can be said"
                 .to_owned(),
         );
         return advice;
@@ -386,17 +386,14 @@ fn without(subject: &Subject, advice: &mut Advice) {
     match &subject.counters {
         Err(missing) => {
             if *missing != Missing::Idle {
-                without.push(format!(
-                    "counters: {missing}; so it is not known what walks cost, and no more than \
-                     \"measure\" can be said"
-                ));
+                without.push(format!("counters: {missing}"));
             }
         }
         Ok(reading) => {
             if reading.cycles_per_walk().is_none() {
                 without.push(format!(
                     "cycles a walk: {} counts walks and not how long they take (IBS could tell, and is \
-                     not used yet); so no more than \"measure\" can be said",
+                     not used yet)",
                     reading.model
                 ));
             } else {

@@ -381,6 +381,12 @@ fn find_group(
     if below.split('/').any(|part| part == "..") {
         return Err(Lost::Gone(format!("{name}: a group's path has no `..`")));
     }
+    if below.is_empty() {
+        return Err(Lost::Gone(
+            "the group above all others is the whole host: `nearwalk advise` looks at that"
+                .to_owned(),
+        ));
+    }
     let dir = mount.join(below);
     let mut pids = Vec::new();
     let mut foreign = 0;
@@ -445,7 +451,7 @@ fn find_group(
     Ok(Found {
         pids,
         started: None,
-        name: if below.is_empty() { "/" } else { below }.to_owned(),
+        name: below.to_owned(),
         counted: Some(dir.clone()),
         group: Some(below.to_owned()),
         cpuset: Some(dir),

@@ -12,7 +12,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use common::expect;
+use common::{expect, expect_in_docs};
 use lens::config::{Scheme, Setup};
 use lens::experiment::{Budget, run};
 use lens::machine::Machine;
@@ -142,6 +142,7 @@ fn published_gains_lie_in_the_interval() {
     .unwrap();
     println!("{text}");
     expect("published.txt", &text);
+    expect_in_docs(&text);
     assert_eq!(rows.len(), 40);
     assert!(inside * 10 >= rows.len() * 8, "{inside} inside");
     assert!(half <= 0.12, "half width {half}");

@@ -10,7 +10,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use common::{Group, Host, MIB, Ran, answer, expect, run, run_with, scratch, usage_error};
+use common::{
+    Group, Host, MIB, Ran, answer, expect, expect_in_docs, run, run_with, scratch, usage_error,
+};
 use nearwalk_advise::subject::{Instruments, LiveInstruments};
 use nearwalk_host::{Error, Live, Machine, Recorded, Source};
 use nearwalk_perf::{Count, Missing, Model, Reading, Role, Target};
@@ -215,6 +217,9 @@ fn each_cpu_is_counted_by_its_own_events_and_answered_alike_from_a_recording() {
         assert_eq!((ran.status, ran.err.as_str()), (0, ""));
         assert_eq!(answer(&dir, &[]), ran.out);
         text += &format!("{name}\n{}\n", ran.out);
+        if name == "cascade-lake" {
+            expect_in_docs(&ran.out);
+        }
         let evidence = fs::read_to_string(dir.join("evidence.json")).unwrap();
         let evidence: serde_json::Value = serde_json::from_str(&evidence).unwrap();
         let counts = evidence["counters"]["Ok"]["counts"].as_array();
@@ -547,6 +552,8 @@ fn a_subject_that_is_lost_is_status_1() {
         err.contains("no group system.slice/none in /sys/fs/cgroup"),
         "{err}"
     );
+    let err = lost(&host, "root", &["--cgroup", "/"]);
+    assert!(err.contains("is the whole host"), "{err}");
     let err = lost(&host, "out", &["--cgroup", "../../etc"]);
     assert!(err.contains("has no `..`"), "{err}");
     host.odd.insert(

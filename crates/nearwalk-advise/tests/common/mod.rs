@@ -505,6 +505,19 @@ pub fn usage_error(words: &[&str]) -> String {
     }
 }
 
+/// Whether `docs/advise.md` has this text, indented.
+pub fn expect_in_docs(text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/advise.md");
+    let docs = fs::read_to_string(path).unwrap();
+    let lines = text.trim_end().lines();
+    let indented: Vec<String> = lines.map(|line| format!("    {line}")).collect();
+    let indented = indented.join("\n");
+    assert!(
+        docs.contains(&indented),
+        "docs/advise.md has not\n{indented}"
+    );
+}
+
 /// Compares with the file in `tests/snapshots`; with `NEARWALK_ACCEPT=1` in
 /// the environment it writes the file instead.
 pub fn expect(name: &str, text: &str) {
