@@ -506,6 +506,67 @@ fn something_else_comes_first_where_it_gains_more() {
 }
 
 #[test]
+fn a_share_that_rests_on_alike_use_is_trusted_less_than_a_certain_one() {
+    let mut host = four_nodes(Some(CASCADE_LAKE));
+    memcached(&mut host).tables = vec![700 * MIB, 20 * MIB, 17 * MIB, 18 * MIB];
+    let words = ["--cgroup", MEMCACHED];
+    let json = look_json(&host, "alike", &mut counted(0.32, 470.0), &words);
+    assert_eq!(
+        (&json["verdict"], &json["confidence"]),
+        (&"copy".into(), &"medium".into())
+    );
+    assert_eq!(json["nodes"], serde_json::json!([0, 1, 2, 3]));
+    assert_eq!(json["memory_bytes"], 3 * 755 * MIB);
+    let because = json["because"].to_string();
+    assert!(
+        because.contains("if each node uses all of its memory alike, and 0 % at least"),
+        "{because}"
+    );
+}
+
+#[test]
+fn a_gain_that_may_be_none_is_no_more_than_measure() {
+    let mut host = four_nodes(Some(CASCADE_LAKE));
+    memcached(&mut host);
+    let words = ["--cgroup", MEMCACHED];
+    let json = look_json(&host, "may-be-none", &mut counted(0.1, 130.0), &words);
+    assert_eq!(json["verdict"], "measure");
+    assert!(json["gain"]["high"].as_f64().unwrap() > 0.02, "{json}");
+    let ran = look(&host, "may-be-none-text", &mut counted(0.1, 130.0), &words);
+    assert!(
+        ran.out.contains("  verdict   measure: cannot tell, "),
+        "{}",
+        ran.out
+    );
+}
+
+#[test]
+fn nodes_that_are_farther_apart_gain_more() {
+    let gain = |name: &str, distance: Option<&str>| {
+        let mut host = four_nodes(Some(CASCADE_LAKE));
+        redis(&mut host);
+        for node in 0..4 {
+            let path = format!("/sys/devices/system/node/node{node}/distance");
+            match distance {
+                Some(text) => host.odd.insert(path, Ok(format!("{text}\n"))),
+                None => host.odd.remove(&path),
+            };
+        }
+        let json = look_json(&host, name, &mut counted(0.4, 480.0), &["1000"]);
+        let told = json["without"].to_string().contains("how far nodes are");
+        assert_eq!(told, distance.is_none(), "{json}");
+        json["gain"]["middle"].as_f64().unwrap()
+    };
+    let near = gain("near", Some("12 12 12 12"));
+    let far = gain("far", Some("40 40 40 40"));
+    let published = gain("untold", None);
+    assert!(
+        near < published && published < far,
+        "{near} {published} {far}"
+    );
+}
+
+#[test]
 fn counters_that_others_use_as_well_are_trusted_less() {
     let mut host = four_nodes(Some(CASCADE_LAKE));
     redis(&mut host);
