@@ -13,7 +13,7 @@ set -euo pipefail
 cd "$ROOT"
 
 # The longest VM comes first.
-stages=(format names clippy shellcheck rust library models checkpatch cocci events kernel
+stages=(format names clippy shellcheck rust library models checkpatch cocci events kernel layers
 	kernel-debug selftests-build module lab vm-debug
 	vm-isolated vm-release vm-lazy soak mm vm-domains model vm-memory kunit
 	vm-isolated-lazy vm-fake)
@@ -127,6 +127,9 @@ stage_events() {
 }
 
 stage_kernel() { scripts/kernel-build.sh nearwalk; }
+
+# Files of the kernel part use only what lies below them.
+stage_layers() { scripts/layers.sh; }
 
 stage_kernel-debug() { scripts/kernel-build.sh debug; }
 
