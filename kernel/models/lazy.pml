@@ -30,6 +30,8 @@
  * refute: -DBUG_REWRITE		a slot is zero while an entry is out
  * refute: -DBUG_REWRITE -DHUGE
  * refute: -DBUG_NO_NOTE		held slots are not recorded
+ * refute: -DBUG_TABLE_ALONE -DHUGE	the table that is there now is all that is looked at
+ * refute: -DBUG_NOT_TOLD -DHUGE	others are not told of huge pages that are changed
  * refute: -DBUG_NO_HOME		the domain that walks the table itself forgotten
  * refute: -DBUG_NO_NESTED		recorded although other gathers are pending
  * refute: -DBUG_PENDING_EARLY		a gather is done before it has flushed
@@ -60,9 +62,12 @@ bool direct[NR];		/* ... to the canonical table itself */
 bool linked[NR];		/* repl->linked */
 byte pending;			/* mm->tlb_flush_pending */
 bool ptl;			/* held over several steps */
+bool table;			/* a fault has put a PTE table where a huge page was */
+byte huge_held;			/* repl->huge_held */
 byte fresh = 2;			/* next page */
 
 byte noted[3];			/* tlb->repl_domains; 2: no gather */
+bool told[3];			/* tlb->repl_huge_held */
 byte found[2];			/* whom the shootdown must reach */
 
 /* What has been given since a gather changed the entry: for the claims only. */
@@ -96,7 +101,13 @@ inline gave(v)
 inline repl_note(dom, gather)
 {
 #ifndef BUG_NO_NOTE
-	noted[gather] = noted[gather] | (1 << dom)
+	noted[gather] = noted[gather] | (1 << dom);
+#if defined(HUGE) && !defined(BUG_NOT_TOLD)
+	if
+	:: gather != 2 && !told[gather] -> told[gather] = true; huge_held++
+	:: else -> skip
+	fi
+#endif
 #else
 	skip
 #endif
@@ -161,12 +172,20 @@ inline claim_free(d, pfn)
 	assert(PFN(tlb[d]) != pfn && PFN(slot[d]) != pfn)
 }
 
-/* pgtable_repl_shootdown(); without @tables, recorded */
-inline find(d, tables, who)
+/* Whether who has a copy of the table above that of @table is looked for. */
+#ifdef BUG_TABLE_ALONE
+#define ABOVE(own)	false
+#else
+#define ABOVE(own)	((own) || huge_held > 0)
+#endif
+
+/* pgtable_repl_shootdown(); without @tables, recorded; @own: it changed the page */
+inline find(d, tables, own, who)
 {
 	found[who] = found[who] |
-		(((linked[d] || HOME(d) || (noted[who] & (1 << d)) ||
-		   ((tables) && copied[d])) -> 1 : 0) << d)
+		(((linked[d] || HOME(d) || (table && d == 0) ||
+		   (noted[who] & (1 << d)) ||
+		   ((tables) && copied[d] && (!table || ABOVE(own)))) -> 1 : 0) << d)
 }
 
 inline flush_tlb_func(d, who)
@@ -190,8 +209,8 @@ proctype task(byte me; byte home)
 		pending++;
 #ifdef BUG_FOUND_FIRST
 		d_step {
-			find(0, false, me);
-			find(1, false, me)
+			find(0, false, false, me);
+			find(1, false, false, me)
 		};
 #endif
 		atomic {
@@ -235,8 +254,8 @@ proctype task(byte me; byte home)
 		:: need || by_tables ->
 #ifndef BUG_FOUND_FIRST
 			d_step {
-				find(0, by_tables, me);
-				find(1, by_tables, me)
+				find(0, by_tables, need, me);
+				find(1, by_tables, need, me)
 			};
 #endif
 			flush_tlb_func(0, me);
@@ -259,6 +278,10 @@ proctype task(byte me; byte home)
 #ifndef BUG_PENDING_EARLY
 			pending--;
 #endif
+			if
+			:: told[me] -> told[me] = false; huge_held--
+			:: else -> skip
+			fi;
 			old = 0; val = 0; need = false; by_tables = false;
 			noted[me] = 0; found[me] = 0
 		}
@@ -305,12 +328,17 @@ end:
 #endif
 
 	/* Generic faults: a new page, */
-	:: atomic { (copied[me] || direct[me]) && canon == 0 && !ptl &&
+	:: atomic { (copied[me] || direct[me]) && canon == 0 && !ptl && !table &&
 		    fresh <= PAGES ->
 			canon = (fresh << 2) | P | RW;
 			fresh++;
 			gave(canon);
 			store(canon, me, 2); noted[2] = 0 }
+#ifdef HUGE
+	/* ... or a PTE table, of domain 0's node, that nobody has a copy of, */
+	:: atomic { canon == 0 && !ptl && !table -> table = true }
+#endif
+
 	/* ... PROT_NONE for AutoNUMA, */
 	:: atomic { (copied[me] || direct[me]) && canon != 0 && !(canon & P) && !ptl ->
 			gave(canon | P);

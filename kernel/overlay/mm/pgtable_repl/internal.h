@@ -66,6 +66,8 @@ struct obj_cgroup;
  * @fills: page faults of lazy domains answered from the canonical tree
  * @ipis_requested: CPUs that TLB shootdowns of lazy trees would have been sent to
  * @ipis_sent: and to which they were
+ * @huge_held: gathers that have changed huge pages which lazy copies held, until
+ *	they have flushed them
  * @node_pages: replica pages by node, nr_node_ids elements
  * @roots: by domain, the PGD its CPUs load; NULL: they load mm->pgd; the last
  *	one, of CPUs without a domain, always is
@@ -102,6 +104,7 @@ struct pgtable_repl {
 	atomic_long_t fills;
 	atomic_long_t ipis_requested;
 	atomic_long_t ipis_sent;
+	atomic_t huge_held;
 	atomic_long_t *node_pages;
 	pgd_t **retired;
 	pgd_t *roots[];

@@ -83,14 +83,14 @@ static void repl_link(struct ptdesc *table, void *entry, pteval_t val,
 		spin_lock_nested(ptlock_ptr(child), 2);
 	for_each_copy(copy, table) {
 		pteval_t *slot = repl_slot(copy, entry);
+		pteval_t old = READ_ONCE(*slot);
 		unsigned int domain = copy->pt_repl_domain;
 
 		/* The others of these are linked when they fault (lazy.c). */
-		if (copy->pt_repl_lazy && !repl_none(READ_ONCE(*slot)))
-			repl_note(copy, slot, 1,
-				  READ_ONCE(*slot) & _PAGE_PRESENT);
+		if (copy->pt_repl_lazy && !repl_none(old))
+			repl_note(copy, slot, 1, old, old & _PAGE_PRESENT);
 		if (copy->pt_repl_lazy && !repl_own(copy)) {
-			if (READ_ONCE(*slot))
+			if (old)
 				repl_write(slot, 0, level);
 			continue;
 		}
@@ -635,7 +635,7 @@ pteval_t __repl_slow repl_wrprotect(void *entry, unsigned long nr)
 		if (copy->pt_repl_lazy) {
 			if (repl_none(old))
 				continue;
-			repl_note(copy, slot, 1, false);
+			repl_note(copy, slot, 1, old, false);
 		}
 		do {
 			new = native_pte_val(pte_wrprotect(native_make_pte(old)));

@@ -1467,8 +1467,9 @@ static void repl_test_lazy_gather_minds_huge_pages(struct kunit *test)
 	struct mmu_gather first, second;
 	unsigned int domain, home;
 	struct page *table;
+	pmd_t pmd, huge;
 	spinlock_t *ptl;
-	pmd_t pmd;
+	pteval_t *slot;
 
 	repl_test_lazy(test, 0);
 	domain = repl_test_used(test)->pt_repl_domain;
@@ -1497,6 +1498,28 @@ static void repl_test_lazy_gather_minds_huge_pages(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, repl_test_reaches(t, &second, domain));
 	tlb_finish_mmu(&second);
 	tlb_finish_mmu(&first);
+
+	/*
+	 * One that has found nothing there must not end before who took it away.
+	 * (Not a page of users: CONFIG_PAGE_TABLE_CHECK counts those.)
+	 */
+	huge = pmd_mkhuge(pfn_pmd(0, PAGE_KERNEL));
+	slot = repl_slot(repl_find(virt_to_ptdesc(t->pmdp), domain), t->pmdp);
+	tlb_gather_mmu(&second, t->mm);
+	tlb_gather_mmu(&first, t->mm);
+	ptl = pmd_lock(t->mm, t->pmdp);
+	set_pmd(t->pmdp, huge);
+	WRITE_ONCE(*slot, pmd_val(huge));
+	pmdp_huge_get_and_clear(t->mm, TEST_ADDR & PMD_MASK, t->pmdp);
+	pmd_populate(t->mm, t->pmdp, table);
+	spin_unlock(ptl);
+	KUNIT_EXPECT_EQ(test, *slot, 0);
+	KUNIT_EXPECT_TRUE(test, repl_test_reaches(t, &second, domain));
+	tlb_flush_pmd_range(&first, TEST_ADDR & PMD_MASK, PMD_SIZE);
+	tlb_finish_mmu(&first);
+	KUNIT_EXPECT_EQ(test, atomic_read(&t->mm->pgtable_repl->huge_held), 0);
+	KUNIT_EXPECT_FALSE(test, repl_test_reaches(t, &second, domain));
+	tlb_finish_mmu(&second);
 
 	ptl = pmd_lock(t->mm, t->pmdp);
 	set_pmd(t->pmdp, pmd);

@@ -18,9 +18,10 @@
  *    PTE tables are to be found then.  What others have changed and not flushed
  *    yet is theirs to flush.  A gather that may have run into it must not free
  *    pages before that (mm_tlb_flush_nested()): it goes by tables, at its end
- *    for all of the VMAs that it has looked at.  If it has changed huge pages, a
- *    PTE table that is there now may have come later, and the domains that have
- *    a copy of the table above are taken as well;
+ *    for all of the VMAs that it has looked at.  If it has changed huge pages, or
+ *    others have and flush them later, a PTE table that is there now may have come
+ *    after them, and the domains that have a copy of the table above are taken as
+ *    well;
  *  - a domain that walks a canonical table of another node for want of memory
  *    (@linked) is never left out, nor is one that has no tree, or whose tree is
  *    just being published or withdrawn (not in @filtered);
@@ -140,6 +141,15 @@ static void repl_flushed(const struct mm_struct *mm, const struct mmu_gather *by
 	     !repl_covers(tlb, start, end - 1)))
 		return;
 	tlb->repl_owed = false;
+}
+
+/**
+ * __pgtable_repl_gather_end() - a gather has flushed the huge pages it has changed
+ * @tlb: the gather; has told others of them (repl_note())
+ */
+void __pgtable_repl_gather_end(struct mmu_gather *tlb)
+{
+	atomic_dec(&mm_pgtable_repl(tlb->mm)->huge_held);
 }
 
 /* A search for the domains that share what maps a range. */
@@ -325,7 +335,7 @@ const struct cpumask *pgtable_repl_shootdown(struct mm_struct *mm,
 		nodes_or(s.found, s.found, tlb->repl_domains);
 		s.retracted = tlb->repl_files;
 		s.huge = tlb->repl_huge || tlb->cleared_pmds ||
-			 tlb->cleared_puds;
+			 tlb->cleared_puds || atomic_read(&repl->huge_held);
 		if (tlb->fullmm) {
 			start = tlb->repl_start;
 			end = tlb->repl_end;

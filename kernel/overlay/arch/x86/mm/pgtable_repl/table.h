@@ -119,15 +119,22 @@ static __always_inline void repl_owe(struct mmu_gather *tlb, const void *first,
  * flushed in all domains that have a copy of the table.
  *
  * With @gone, nothing in the copy tells of one any more, so that nobody else can
- * find the domain: there has to be a flush.
+ * find the domain: there has to be a flush.  Nor may the way to it be found, once a
+ * table is in the place of a huge page: others are told while there are such.
+ * @old: what the copy held, of several the bits of all.
  */
 static __always_inline void repl_note(const struct ptdesc *copy,
 				      const pteval_t *slot, unsigned int nr,
-				      bool gone)
+				      pteval_t old, bool gone)
 {
 	struct mmu_gather *tlb = current->repl_gather;
 
 	if (tlb && tlb->mm == copy->pt_repl_mm) {
+		/* PTEs have that bit for memory types of devices. */
+		if (unlikely(old & _PAGE_PSE) && !tlb->repl_huge_held) {
+			tlb->repl_huge_held = true;
+			atomic_inc(&tlb->mm->pgtable_repl->huge_held);
+		}
 		const void *first = (void *)slot - copy->pt_repl_delta;
 
 		__set_bit(copy->pt_repl_domain, tlb->repl_domains.bits);
@@ -169,7 +176,7 @@ static __always_inline bool repl_takes(const struct ptdesc *copy,
 	old = READ_ONCE(*slot);
 	if (repl_none(old))
 		return repl_own(copy);
-	repl_note(copy, slot, 1, repl_gone(old, val));
+	repl_note(copy, slot, 1, old, repl_gone(old, val));
 	return true;
 }
 
@@ -222,7 +229,8 @@ static inline void repl_store(pteval_t *to, const pteval_t *from,
 static inline void repl_store_held(struct ptdesc *copy, pteval_t *to,
 				   const pteval_t *from, unsigned int nr)
 {
-	bool own = repl_own(copy), held = false, gone = false;
+	bool own = repl_own(copy), gone = false;
+	pteval_t held = 0;
 	unsigned int i;
 
 	for (i = 0; i < nr; i++) {
@@ -230,14 +238,14 @@ static inline void repl_store_held(struct ptdesc *copy, pteval_t *to,
 		pteval_t val = repl_keeps(copy, READ_ONCE(from[i]));
 
 		if (!repl_none(old))
-			held = true;
+			held |= old;
 		else if (!own)
 			continue;
 		gone |= repl_gone(old, val);
 		WRITE_ONCE(to[i], val);
 	}
 	if (held)
-		repl_note(copy, to, nr, gone);
+		repl_note(copy, to, nr, held, gone);
 }
 
 /* Whether an entry of a table above the PTE level points to another table. */
