@@ -6,6 +6,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use nearwalk_host::recording::parse;
 use nearwalk_host::{Error, Source};
 use nearwalk_perf::{Missing, Reading, Target};
 use serde::{Deserialize, Serialize};
@@ -53,22 +54,7 @@ impl Evidence {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::io(path, error)),
         };
-        let bad = |why: String| Error::BadRecording {
-            path: path.clone(),
-            why,
-        };
-        let value: serde_json::Value =
-            serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
-        let schema = value["schema"].as_str().unwrap_or_default();
-        if schema != SCHEMA {
-            return Err(Error::OtherRecording {
-                dir: dir.to_owned(),
-                found: schema.to_owned(),
-                known: SCHEMA,
-            });
-        }
-        let evidence = serde_json::from_value(value).map_err(|error| bad(error.to_string()))?;
-        Ok(Some(evidence))
+        parse(&path, &text, SCHEMA).map(Some)
     }
 
     /// Writes it into the directory of a recording.

@@ -13,7 +13,7 @@ mod error;
 mod list;
 mod machine;
 pub mod process;
-mod recording;
+pub mod recording;
 mod source;
 
 pub use error::Error;

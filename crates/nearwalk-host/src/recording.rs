@@ -15,6 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -184,6 +185,32 @@ pub struct Recorded {
     moment: usize,
 }
 
+/// Reads what stands in a file of a recording, if it is of a version that is known.
+///
+/// # Errors
+///
+/// It is no JSON, of another `schema`, or lacks something.
+pub fn parse<T: DeserializeOwned>(
+    path: &Path,
+    text: &str,
+    schema: &'static str,
+) -> Result<T, Error> {
+    let bad = |error: serde_json::Error| Error::BadRecording {
+        path: path.to_owned(),
+        why: error.to_string(),
+    };
+    let value: serde_json::Value = serde_json::from_str(text).map_err(bad)?;
+    let found = value["schema"].as_str().unwrap_or_default();
+    if found != schema {
+        return Err(Error::OtherRecording {
+            dir: path.parent().unwrap_or(path).to_owned(),
+            found: found.to_owned(),
+            known: schema,
+        });
+    }
+    serde_json::from_value(value).map_err(bad)
+}
+
 impl Recorded {
     /// Opens a recording.
     pub fn open(dir: &Path) -> Result<Self, Error> {
@@ -193,22 +220,11 @@ impl Recorded {
             io::ErrorKind::NotFound => Error::io(dir, source),
             _ => Error::io(&path, source),
         })?;
+        let manifest: Manifest = parse(&path, &text, SCHEMA)?;
         let bad = |why: String| Error::BadRecording {
             path: path.clone(),
             why,
         };
-        let value: serde_json::Value =
-            serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
-        let schema = value["schema"].as_str().unwrap_or_default();
-        if schema != SCHEMA {
-            return Err(Error::OtherRecording {
-                dir: dir.to_owned(),
-                found: schema.to_owned(),
-                known: SCHEMA,
-            });
-        }
-        let manifest: Manifest =
-            serde_json::from_value(value).map_err(|error| bad(error.to_string()))?;
         if manifest.moments.is_empty() {
             return Err(bad("it names no moments".to_owned()));
         }
