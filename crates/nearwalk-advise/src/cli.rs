@@ -173,12 +173,19 @@ fn text(args: &Args, live: &mut dyn Source, instruments: &mut dyn Instruments) -
             None => None,
         },
     };
-    let mut source: Box<dyn Source + '_> = match &started {
-        Some(command) => Box::new(WhileItRuns {
-            source: live,
-            pid: command.0.id(),
-        }),
-        None => Box::new(live),
+    let (mut always, mut while_it_runs);
+    let source: &mut dyn Source = match &started {
+        Some(command) => {
+            while_it_runs = WhileItRuns {
+                source: live,
+                pid: command.0.id(),
+            };
+            &mut while_it_runs
+        }
+        None => {
+            always = live;
+            &mut always
+        }
     };
     let length = args.seconds;
     let length = length.unwrap_or(if whom.is_some() { ONE } else { HOST });

@@ -42,24 +42,6 @@ impl<S: Source + ?Sized> Source for &mut S {
     }
 }
 
-impl<S: Source + ?Sized> Source for Box<S> {
-    fn read(&mut self, path: &Path) -> io::Result<String> {
-        (**self).read(path)
-    }
-
-    fn list(&mut self, path: &Path) -> io::Result<Vec<OsString>> {
-        (**self).list(path)
-    }
-
-    fn now(&self) -> Duration {
-        (**self).now()
-    }
-
-    fn wait(&mut self, time: Duration) -> Result<(), Error> {
-        (**self).wait(time)
-    }
-}
-
 /// The running Linux.
 #[derive(Debug)]
 pub struct Live {
