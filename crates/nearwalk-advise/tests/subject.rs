@@ -161,6 +161,15 @@ fn look_json(
 
 #[test]
 fn each_cpu_is_counted_by_its_own_events_and_answered_alike_from_a_recording() {
+    let since_skylake = &[
+        "cycles",
+        "DTLB_LOAD_MISSES.WALK_COMPLETED",
+        "DTLB_STORE_MISSES.WALK_COMPLETED",
+        "DTLB_LOAD_MISSES.WALK_ACTIVE",
+        "DTLB_STORE_MISSES.WALK_ACTIVE",
+        "DTLB_LOAD_MISSES.WALK_PENDING",
+        "DTLB_STORE_MISSES.WALK_PENDING",
+    ][..];
     let mut text = String::new();
     for (name, cpu, events) in [
         (
@@ -176,32 +185,8 @@ fn each_cpu_is_counted_by_its_own_events_and_answered_alike_from_a_recording() {
                 "DTLB_STORE_MISSES.WALK_DURATION",
             ][..],
         ),
-        (
-            "cascade-lake",
-            Some(CASCADE_LAKE),
-            &[
-                "cycles",
-                "DTLB_LOAD_MISSES.WALK_COMPLETED",
-                "DTLB_STORE_MISSES.WALK_COMPLETED",
-                "DTLB_LOAD_MISSES.WALK_ACTIVE",
-                "DTLB_STORE_MISSES.WALK_ACTIVE",
-                "DTLB_LOAD_MISSES.WALK_PENDING",
-                "DTLB_STORE_MISSES.WALK_PENDING",
-            ],
-        ),
-        (
-            "sapphire-rapids",
-            Some(SAPPHIRE_RAPIDS),
-            &[
-                "cycles",
-                "DTLB_LOAD_MISSES.WALK_COMPLETED",
-                "DTLB_STORE_MISSES.WALK_COMPLETED",
-                "DTLB_LOAD_MISSES.WALK_ACTIVE",
-                "DTLB_STORE_MISSES.WALK_ACTIVE",
-                "DTLB_LOAD_MISSES.WALK_PENDING",
-                "DTLB_STORE_MISSES.WALK_PENDING",
-            ],
-        ),
+        ("cascade-lake", Some(CASCADE_LAKE), since_skylake),
+        ("sapphire-rapids", Some(SAPPHIRE_RAPIDS), since_skylake),
         (
             "zen-4",
             Some(ZEN4),
