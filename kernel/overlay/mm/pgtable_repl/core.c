@@ -145,6 +145,7 @@ void pgtable_repl_destroy(struct mm_struct *mm)
 	WARN_ONCE(atomic_long_read(&repl->holds),
 		  "%ld copies of page tables left over",
 		  atomic_long_read(&repl->holds));
+	VM_WARN_ON_ONCE(atomic_read(&repl->huge_held));
 	mm->pgtable_repl = NULL;
 	kfree(repl->retired);
 	kfree(repl->node_pages);

@@ -1206,39 +1206,61 @@ static void repl_test_saw_fill(void *data, struct mm_struct *mm,
 }
 
 /*
- * Where only page faults are disabled the fault is answered with interrupts on, as
- * any other: it takes what PREEMPT_RT gives nobody who has them off.
+ * Memory of the test's own address space, with lazy trees: @text, @offset bytes into
+ * @pages pages, is written on one node, and the test goes on on another, which lacks
+ * it.  Undone by repl_test_leave().
  */
-static void repl_test_lazy_answers_with_interrupts_on(struct kunit *test)
+static unsigned long repl_test_elsewhere(struct kunit *test, unsigned int pages,
+					 unsigned long offset, const void *text,
+					 size_t size)
 {
 	struct pgtable_repl_policy policy = {
 		.mode = PR_PGTABLE_REPL_LAZY,
 		.source = PGTABLE_REPL_PROC,
 	};
-	struct pgtable_repl_policy off_policy = {
+	unsigned long addr;
+	int nid;
+
+	addr = kunit_vm_mmap(test, NULL, 0, pages * PAGE_SIZE,
+			     PROT_READ | PROT_WRITE,
+			     MAP_ANONYMOUS | MAP_PRIVATE, 0);
+	KUNIT_ASSERT_FALSE(test, IS_ERR_VALUE(addr));
+	addr += offset;
+	pgtable_repl_nodes(&policy.nodes);
+	if (nodes_weight(policy.nodes) < 2)
+		kunit_skip(test, "needs two nodes with CPUs and memory");
+	nid = first_node(policy.nodes);
+	set_cpus_allowed_ptr(current, cpumask_of_node(nid));
+	KUNIT_ASSERT_EQ(test, pgtable_repl_set(current->mm, &policy), 0);
+	KUNIT_ASSERT_EQ(test, copy_to_user((void __user *)addr, text, size), 0);
+	set_cpus_allowed_ptr(current,
+			     cpumask_of_node(next_node(nid, policy.nodes)));
+	return addr;
+}
+
+static void repl_test_leave(struct kunit *test)
+{
+	struct pgtable_repl_policy policy = {
 		.mode = PR_PGTABLE_REPL_OFF,
 		.source = PGTABLE_REPL_PROC,
 	};
-	unsigned long left, addr;
-	u64 value = 0x600d;
-	nodemask_t nodes;
-	int off = -1, nid;
 
-	addr = kunit_vm_mmap(test, NULL, 0, PAGE_SIZE, PROT_READ | PROT_WRITE,
-			     MAP_ANONYMOUS | MAP_PRIVATE, 0);
-	KUNIT_ASSERT_FALSE(test, IS_ERR_VALUE(addr));
-	pgtable_repl_nodes(&nodes);
-	if (nodes_weight(nodes) < 2)
-		kunit_skip(test, "needs two nodes with CPUs and memory");
-	nid = first_node(nodes);
-	set_cpus_allowed_ptr(current, cpumask_of_node(nid));
-	policy.nodes = nodes;
-	KUNIT_ASSERT_EQ(test, pgtable_repl_set(current->mm, &policy), 0);
-	KUNIT_ASSERT_EQ(test, copy_to_user((void __user *)addr, &value,
-					   sizeof(value)), 0);
-	set_cpus_allowed_ptr(current, cpumask_of_node(next_node(nid, nodes)));
+	KUNIT_EXPECT_EQ(test, pgtable_repl_set(current->mm, &policy), 0);
+}
+
+/*
+ * Where only page faults are disabled the fault is answered with interrupts on, as
+ * any other: it takes what PREEMPT_RT gives nobody who has them off.
+ */
+static void repl_test_lazy_answers_with_interrupts_on(struct kunit *test)
+{
+	u64 value = 0x600d;
+	unsigned long left, addr;
+	int off = -1;
+
+	addr = repl_test_elsewhere(test, 1, 0, &value, sizeof(value));
 	if (register_trace_pgtable_repl_fill(repl_test_saw_fill, &off)) {
-		pgtable_repl_set(current->mm, &off_policy);
+		repl_test_leave(test);
 		kunit_skip(test, "needs CONFIG_TRACEPOINTS");
 	}
 	value = 0;
@@ -1251,43 +1273,22 @@ static void repl_test_lazy_answers_with_interrupts_on(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, left, 0);
 	KUNIT_EXPECT_EQ(test, value, 0x600d);
 	KUNIT_EXPECT_EQ(test, off, 0);
-	KUNIT_EXPECT_EQ(test, pgtable_repl_set(current->mm, &off_policy), 0);
+	repl_test_leave(test);
 }
 
 /* Whoever cannot take a fault reads what its CPU's tree lacks all the same. */
 static void repl_test_lazy_is_read_with_interrupts_off(struct kunit *test)
 {
 	static const char text[] = "across two pages";
-	struct pgtable_repl_policy policy = {
-		.mode = PR_PGTABLE_REPL_LAZY,
-		.source = PGTABLE_REPL_PROC,
-	};
-	struct pgtable_repl_policy off_policy = {
-		.mode = PR_PGTABLE_REPL_OFF,
-		.source = PGTABLE_REPL_PROC,
-	};
-	unsigned long left, flags, addr;
 	char to[2 * sizeof(text)] = "";
-	char __user *from;
+	unsigned long left, flags;
 	long length, size, fault;
-	nodemask_t nodes;
-	int nid;
+	char __user *from;
 
-	addr = kunit_vm_mmap(test, NULL, 0, 3 * PAGE_SIZE,
-			     PROT_READ | PROT_WRITE,
-			     MAP_ANONYMOUS | MAP_PRIVATE, 0);
-	KUNIT_ASSERT_FALSE(test, IS_ERR_VALUE(addr));
-	from = (char __user *)addr + PAGE_SIZE - sizeof(text) / 2;
-	pgtable_repl_nodes(&nodes);
-	if (nodes_weight(nodes) < 2)
-		kunit_skip(test, "needs two nodes with CPUs and memory");
-	nid = first_node(nodes);
-	set_cpus_allowed_ptr(current, cpumask_of_node(nid));
-	policy.nodes = nodes;
-	KUNIT_ASSERT_EQ(test, pgtable_repl_set(current->mm, &policy), 0);
-	KUNIT_EXPECT_EQ(test, copy_to_user(from, text, sizeof(text)), 0);
-	set_cpus_allowed_ptr(current, cpumask_of_node(next_node(nid, nodes)));
-
+	/* Of three pages, nothing is in the last one. */
+	from = (char __user *)repl_test_elsewhere(test, 3, PAGE_SIZE -
+						  sizeof(text) / 2,
+						  text, sizeof(text));
 	local_irq_save(flags);
 	pagefault_disable();
 	fault = __copy_from_user_inatomic(to, from, sizeof(text));
@@ -1327,7 +1328,7 @@ static void repl_test_lazy_is_read_with_interrupts_off(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, left, sizeof(text) - sizeof(text) / 2);
 	KUNIT_EXPECT_EQ(test, memcmp(to, "acr", 4), 0);
 
-	KUNIT_EXPECT_EQ(test, pgtable_repl_set(current->mm, &off_policy), 0);
+	repl_test_leave(test);
 }
 
 /*
