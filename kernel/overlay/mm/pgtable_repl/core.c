@@ -492,6 +492,8 @@ static bool repl_is_default(struct mm_struct *mm,
 	return repl_same(policy, &now);
 }
 
+#define REPL_FOLLOW_TRIES	4
+
 /* Whether an address space has the policy it should; else that is @want. */
 static bool repl_follows(struct mm_struct *mm, struct pgtable_repl_policy *want)
 {
@@ -529,11 +531,11 @@ bool pgtable_repl_follows(struct mm_struct *mm)
  * Or to the system's, where no group asks for anything.  Whoever changes what
  * holds for an address space calls this afterwards, or notes it for a worker.
  *
- * What holds is compared once more under the lock, so that of several at the same
- * time nobody sets what another one has replaced.  Who finds it replaced may leave
- * it to him who did that, who comes or has been here since: it need not be tried
- * until it holds still, which a user could prevent for ever.  The second attempt
- * is for what nobody follows up, nodes that come and go.
+ * What holds is compared once more under the lock, and again when it has been set:
+ * who has changed it in between may have come by and found what it was before.  Of
+ * several at the same time, the last one is followed.  A user who goes on changing
+ * it has only those wait for ever who ask for their own process; for others, @wait is
+ * busy then.
  *
  * Context: as pgtable_repl_set().
  * Return: 1 if it changed something, 0 if not, or an error.
@@ -541,20 +543,25 @@ bool pgtable_repl_follows(struct mm_struct *mm)
 int pgtable_repl_follow(struct mm_struct *mm, struct repl_wait *wait)
 {
 	struct pgtable_repl_policy want;
-	int err, tries;
+	int err, tries, changed = 0;
 
-	for (tries = 0; tries < 2; tries++) {
+	for (tries = 0; wait ? tries < REPL_FOLLOW_TRIES :
+			       !fatal_signal_pending(current); tries++) {
+		/* What was changed, by us or by who calls us, and then what is there. */
+		smp_mb();
 		if (repl_follows(mm, &want))
-			return 0;
+			return changed;
 		err = repl_set(mm, &want, REPL_BY_DEFAULT, wait);
 		if (err == -EPERM)	/* has a setting of its own by now */
-			return 0;
-		if (err != -ESTALE)
-			return err ?: 1;
+			return changed;
+		if (!err)
+			changed = 1;
+		else if (err != -ESTALE)
+			return err;
 	}
 	if (wait)
 		wait->busy = true;
-	return 0;
+	return changed;
 }
 
 /**
