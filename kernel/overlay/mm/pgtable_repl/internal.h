@@ -220,6 +220,7 @@ unsigned int pgtable_repl_prefetch(struct mm_struct *mm);
 void pgtable_repl_list_add(struct pgtable_repl *repl);
 void pgtable_repl_list_del(struct pgtable_repl *repl);
 void pgtable_repl_lacks(struct pgtable_repl *repl, int nid);
+bool pgtable_repl_dying(struct mm_struct *mm);
 void pgtable_repl_squeeze(struct pgtable_repl *repl);
 bool pgtable_repl_memcg_room(struct mem_cgroup *memcg, unsigned int share,
 			     unsigned long pages);

@@ -417,10 +417,35 @@ struct repl_repair_pass {
 	bool again;
 };
 
+/**
+ * pgtable_repl_dying() - whether an address space is about to go
+ * @mm: the address space
+ *
+ * Its process is being killed, and the OOM killer may be waiting for the mmap lock.
+ * That it is killed stays to be seen when the signal has been taken.
+ *
+ * Context: any; not of a child in fork, which names another's task.
+ */
+bool pgtable_repl_dying(struct mm_struct *mm)
+{
+	bool dying = false;
+#ifdef CONFIG_MEMCG
+	struct task_struct *owner;
+
+	rcu_read_lock();
+	owner = rcu_dereference(mm->owner);
+	dying = owner && (READ_ONCE(owner->signal->flags) & SIGNAL_GROUP_EXIT);
+	rcu_read_unlock();
+#endif
+	return dying;
+}
+
 static bool repl_repair_look(struct pgtable_repl *repl, void *arg)
 {
 	struct repl_repair_pass *pass = arg;
 
+	if (pgtable_repl_dying(repl->mm))
+		return false;
 	if (!repl_repairable(repl, &pass->now))
 		return false;
 	if (nodes_empty(pass->now))

@@ -32,6 +32,7 @@ struct repl_build {
 	struct ptdesc **tables;		/* PMD tables to be handed out */
 	unsigned long room, nr;
 	atomic_long_t next;
+	bool forked;			/* the mm's owner is not its own yet */
 	bool stopped;
 };
 
@@ -50,24 +51,13 @@ struct repl_builder {
  */
 static bool repl_stopped(struct repl_build *build)
 {
-	bool dying;
-
 	if (READ_ONCE(build->stopped))
 		return true;
-	dying = fatal_signal_pending(current);
-#ifdef CONFIG_MEMCG
-	if (!dying && !READ_ONCE(build->mm->pgtable_repl->forker)) {
-		struct task_struct *owner;
-
-		rcu_read_lock();
-		owner = rcu_dereference(build->mm->owner);
-		dying = owner && fatal_signal_pending(owner);
-		rcu_read_unlock();
-	}
-#endif
-	if (dying)
-		WRITE_ONCE(build->stopped, true);
-	return dying;
+	if (!fatal_signal_pending(current) &&
+	    (build->forked || !pgtable_repl_dying(build->mm)))
+		return false;
+	WRITE_ONCE(build->stopped, true);
+	return true;
 }
 
 /*
@@ -310,6 +300,9 @@ static void repl_build(struct mm_struct *mm, const nodemask_t *domains)
 	}
 	atomic_long_set(&repl->built, 0);
 	WRITE_ONCE(repl->to_build, tables);
+#ifdef CONFIG_MEMCG
+	build.forked = READ_ONCE(repl->forker);
+#endif
 
 	threads = min_t(unsigned long, tables / REPL_THREAD_TABLES,
 			repl_threads_max(mm));
