@@ -158,7 +158,8 @@ struct repl_sharers {
 	nodemask_t filtered;	/* those that it is worth looking for */
 	unsigned int left;	/* entries that may still be looked at */
 	bool recorded;		/* copies that held what was changed */
-	bool huge;		/* tables may have taken the place of huge pages */
+	bool huge;		/* PTE tables may have taken the place of huge pages */
+	bool huge_1g;		/* and PMD tables that of those of a GiB */
 	bool retracted;		/* though PTE tables may be gone by others' hand */
 };
 
@@ -202,6 +203,8 @@ static void repl_share_range(struct repl_sharers *s, struct ptdesc *table,
 	unsigned int end = (last >> shift) & (PTRS_PER_PTE - 1);
 	unsigned long mask = page_level_size(level) - 1;
 	pteval_t *entry = ptdesc_address(table);
+	bool huge = (level == PG_LEVEL_2M && s->huge) ||
+		    (level == PG_LEVEL_1G && s->huge_1g);
 	bool shared = false;
 
 	for (; i <= end; i++, start = (start | mask) + 1) {
@@ -213,7 +216,7 @@ static void repl_share_range(struct repl_sharers *s, struct ptdesc *table,
 			s->found = s->filtered;
 			return;
 		}
-		if (!shared && ((!s->recorded && (s->huge || !child)) ||
+		if (!shared && ((!s->recorded && (huge || !child)) ||
 				(s->retracted && repl_none(val) &&
 				 level == PG_LEVEL_2M))) {
 			repl_share(s, table);
@@ -335,7 +338,8 @@ const struct cpumask *pgtable_repl_shootdown(struct mm_struct *mm,
 		nodes_or(s.found, s.found, tlb->repl_domains);
 		s.retracted = tlb->repl_files;
 		s.huge = tlb->repl_huge || tlb->cleared_pmds ||
-			 tlb->cleared_puds || atomic_read(&repl->huge_held);
+			 atomic_read(&repl->huge_held);
+		s.huge_1g = tlb->repl_huge_1g || tlb->cleared_puds;
 		if (tlb->fullmm) {
 			start = tlb->repl_start;
 			end = tlb->repl_end;
