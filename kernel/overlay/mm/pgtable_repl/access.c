@@ -13,6 +13,7 @@
 #include <linux/percpu.h>
 #include <linux/pgtable_repl_access.h>
 #include <linux/string.h>
+#include <linux/uaccess.h>
 
 /*
  * Pages that nobody else has a reference to any more.  To free one takes locks that
@@ -79,22 +80,26 @@ static unsigned long repl_read_page(char *to, const char __user *from,
 {
 	unsigned long offset = offset_in_page(from), flags;
 	struct page **room, *page = NULL;
-	char *mem;
+	char *mem, some[64];
 
+	if (!to) {
+		to = some;
+		n = min(n, sizeof(some));
+	}
+	n = min(n, PAGE_SIZE - offset);
 	local_irq_save(flags);
 	room = repl_last_take();
 	if (!room || !get_user_page_fast_only((unsigned long)from, 0, &page)) {
 		n = 0;
 		goto out;
 	}
-	n = min(n, PAGE_SIZE - offset);
 	mem = kmap_local_page(page);
-	if (to)
-		memcpy(to, mem + offset, n);
+	/* As accesses to user memory are, safe against memory that has gone bad. */
+	n -= copy_mc_to_kernel(to, mem + offset, n);
+	kunmap_local(mem);
 	/* Of what was copied: the page may change. */
 	if (length)
-		*length = strnlen(to ?: mem + offset, n);
-	kunmap_local(mem);
+		*length = strnlen(to, n);
 out:
 	if (room)
 		repl_last_put(room, page);
