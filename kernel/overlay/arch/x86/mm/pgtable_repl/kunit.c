@@ -14,8 +14,10 @@
 #include <linux/memcontrol.h>
 #include <linux/mman.h>
 #include <linux/pgtable_copies.h>
+#include <linux/perf_event.h>
 #include <linux/prctl.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/uaccess.h>
 #include <trace/events/pgtable_repl.h>
 #include <asm/pgtable_repl_lazy.h>
@@ -1205,37 +1207,39 @@ static void repl_test_saw_fill(void *data, struct mm_struct *mm,
 		*off = irqs_disabled();
 }
 
+/* Memory of the test's own address space, nothing in it. */
+static unsigned long repl_test_map(struct kunit *test, unsigned int pages)
+{
+	unsigned long addr = kunit_vm_mmap(test, NULL, 0, pages * PAGE_SIZE,
+					   PROT_READ | PROT_WRITE,
+					   MAP_ANONYMOUS | MAP_PRIVATE, 0);
+
+	KUNIT_ASSERT_FALSE(test, IS_ERR_VALUE(addr));
+	return addr;
+}
+
 /*
- * Memory of the test's own address space, with lazy trees: @text, @offset bytes into
- * @pages pages, is written on one node, and the test goes on on another, which lacks
- * it.  Undone by repl_test_leave().
+ * Write to it on one node, with lazy trees.  The test leaves that for another, which
+ * lacks it.  Undone by repl_test_leave().
  */
-static unsigned long repl_test_elsewhere(struct kunit *test, unsigned int pages,
-					 unsigned long offset, const void *text,
-					 size_t size)
+static void repl_test_elsewhere(struct kunit *test, unsigned long addr,
+				const void *text, size_t size)
 {
 	struct pgtable_repl_policy policy = {
 		.mode = PR_PGTABLE_REPL_LAZY,
 		.source = PGTABLE_REPL_PROC,
 	};
-	unsigned long addr;
 	int nid;
 
-	addr = kunit_vm_mmap(test, NULL, 0, pages * PAGE_SIZE,
-			     PROT_READ | PROT_WRITE,
-			     MAP_ANONYMOUS | MAP_PRIVATE, 0);
-	KUNIT_ASSERT_FALSE(test, IS_ERR_VALUE(addr));
-	addr += offset;
 	pgtable_repl_nodes(&policy.nodes);
 	if (nodes_weight(policy.nodes) < 2)
 		kunit_skip(test, "needs two nodes with CPUs and memory");
 	nid = first_node(policy.nodes);
-	set_cpus_allowed_ptr(current, cpumask_of_node(nid));
+	set_cpus_allowed_ptr(current, pgtable_repl_domain_cpus(nid));
 	KUNIT_ASSERT_EQ(test, pgtable_repl_set(current->mm, &policy), 0);
 	KUNIT_ASSERT_EQ(test, copy_to_user((void __user *)addr, text, size), 0);
-	set_cpus_allowed_ptr(current,
-			     cpumask_of_node(next_node(nid, policy.nodes)));
-	return addr;
+	nid = next_node(nid, policy.nodes);
+	set_cpus_allowed_ptr(current, pgtable_repl_domain_cpus(nid));
 }
 
 static void repl_test_leave(struct kunit *test)
@@ -1258,7 +1262,8 @@ static void repl_test_lazy_answers_with_interrupts_on(struct kunit *test)
 	unsigned long left, addr;
 	int off = -1;
 
-	addr = repl_test_elsewhere(test, 1, 0, &value, sizeof(value));
+	addr = repl_test_map(test, 1);
+	repl_test_elsewhere(test, addr, &value, sizeof(value));
 	if (register_trace_pgtable_repl_fill(repl_test_saw_fill, &off)) {
 		repl_test_leave(test);
 		kunit_skip(test, "needs CONFIG_TRACEPOINTS");
@@ -1281,14 +1286,15 @@ static void repl_test_lazy_is_read_with_interrupts_off(struct kunit *test)
 {
 	static const char text[] = "across two pages";
 	char to[2 * sizeof(text)] = "";
-	unsigned long left, flags;
+	unsigned long left, flags, addr;
 	long length, size, fault;
 	char __user *from;
 
 	/* Of three pages, nothing is in the last one. */
-	from = (char __user *)repl_test_elsewhere(test, 3, PAGE_SIZE -
-						  sizeof(text) / 2,
-						  text, sizeof(text));
+	addr = repl_test_map(test, 3) + PAGE_SIZE - sizeof(text) / 2;
+	from = (char __user *)addr;
+	repl_test_elsewhere(test, addr, text, sizeof(text));
+
 	local_irq_save(flags);
 	pagefault_disable();
 	fault = __copy_from_user_inatomic(to, from, sizeof(text));
@@ -1330,6 +1336,33 @@ static void repl_test_lazy_is_read_with_interrupts_off(struct kunit *test)
 
 	repl_test_leave(test);
 }
+
+#ifdef CONFIG_PERF_EVENTS
+/* perf finds the callers of what it samples, in frames of two pages. */
+static void repl_test_lazy_call_chain_is_whole(struct kunit *test)
+{
+	unsigned long addr = repl_test_map(test, 2), flags;
+	struct perf_callchain_entry_ctx ctx = { .max_stack = 8 };
+	struct pt_regs regs = { .ip = 0x1111, .cs = __USER_CS };
+	struct {
+		unsigned long next, ret;
+	} frames[2] = { { 0, 0x2222 }, { 0, 0x3333 } };
+
+	ctx.entry = kunit_kzalloc(test, struct_size(ctx.entry, ip, ctx.max_stack),
+				  GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, ctx.entry);
+	regs.bp = addr + PAGE_SIZE - sizeof(frames[0]);
+	frames[0].next = addr + PAGE_SIZE;
+	repl_test_elsewhere(test, regs.bp, frames, sizeof(frames));
+	local_irq_save(flags);
+	perf_callchain_user(&ctx, &regs);
+	local_irq_restore(flags);
+	KUNIT_EXPECT_EQ(test, ctx.entry->nr, 3);
+	KUNIT_EXPECT_EQ(test, ctx.entry->ip[1], frames[0].ret);
+	KUNIT_EXPECT_EQ(test, ctx.entry->ip[2], frames[1].ret);
+	repl_test_leave(test);
+}
+#endif
 
 /*
  * What is taken out and put back may need no flush, so that it must go on being
@@ -1467,10 +1500,12 @@ static void repl_test_lazy_gather_minds_huge_pages(struct kunit *test)
 	struct repl_test *t = test->priv;
 	struct mmu_gather first, second;
 	unsigned int domain, home;
+	nodemask_t others;
 	struct page *table;
 	pmd_t pmd, huge;
 	spinlock_t *ptl;
 	pteval_t *slot;
+	int nid;
 
 	repl_test_lazy(test, 0);
 	domain = repl_test_used(test)->pt_repl_domain;
@@ -1493,6 +1528,12 @@ static void repl_test_lazy_gather_minds_huge_pages(struct kunit *test)
 	spin_unlock(ptl);
 	KUNIT_EXPECT_FALSE(test, repl_test_reaches(t, &first, domain));
 	KUNIT_EXPECT_TRUE(test, repl_test_reaches(t, &second, domain));
+	/* Others have a root, and no copy of this PMD table. */
+	others = t->mm->pgtable_repl->policy.nodes;
+	node_clear(home, others);
+	node_clear(domain, others);
+	for_each_node_mask(nid, others)
+		KUNIT_EXPECT_FALSE(test, repl_test_reaches(t, &second, nid));
 	/* As its end has it. */
 	pgtable_repl_gather_nested(&second);
 	__tlb_reset_range(&second);
@@ -1713,6 +1754,74 @@ static void repl_test_follows_when_it_is_made(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, pgtable_repl_follows(t->mm));
 }
 
+/* Somebody else has the mode changed back, and finds the process as it was. */
+static void repl_test_change_mode(void *data, struct mm_struct *mm,
+				  const struct pgtable_repl_policy *policy,
+				  const nodemask_t *add, const nodemask_t *del)
+{
+	int *left = data;
+
+	if ((*left)-- > 0)
+		sysctl_pgtable_repl_mode ^= PGTABLE_REPL_SYS_PROCESS ^ PGTABLE_REPL_SYS_ALL;
+}
+
+/* What holds may change while it is being brought into force. */
+static void repl_test_follows_the_last(struct kunit *test)
+{
+	struct repl_wait wait = REPL_WAIT_NONE;
+	struct repl_test *t = test->priv;
+	int mode = sysctl_pgtable_repl_mode, left;
+
+	if (mode != PGTABLE_REPL_SYS_PROCESS)
+		kunit_skip(test, "needs vm.pgtable_repl_mode = 1");
+	if (register_trace_pgtable_repl_set(repl_test_change_mode, &left))
+		kunit_skip(test, "needs CONFIG_TRACEPOINTS");
+	sysctl_pgtable_repl_mode = PGTABLE_REPL_SYS_ALL;
+	left = 1;
+	KUNIT_EXPECT_EQ(test, pgtable_repl_follow(t->mm, &wait), 1);
+	KUNIT_EXPECT_EQ(test, sysctl_pgtable_repl_mode, mode);
+	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
+	KUNIT_EXPECT_FALSE(test, wait.busy);
+	/* If it goes on and on, somebody has to come back. */
+	sysctl_pgtable_repl_mode = PGTABLE_REPL_SYS_ALL;
+	left = 100;
+	KUNIT_EXPECT_EQ(test, pgtable_repl_follow(t->mm, &wait), 1);
+	KUNIT_EXPECT_TRUE(test, wait.busy);
+	KUNIT_EXPECT_GT(test, left, 50);
+	unregister_trace_pgtable_repl_set(repl_test_change_mode, &left);
+	tracepoint_synchronize_unregister();
+	sysctl_pgtable_repl_mode = mode;
+	KUNIT_EXPECT_GE(test, pgtable_repl_follow(t->mm, &wait), 0);
+	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
+}
+
+/* No tree is built for a process that is being killed, nor is it repaired. */
+static void repl_test_stops_for_the_dying(struct kunit *test)
+{
+#ifdef CONFIG_MEMCG
+	struct repl_test *t = test->priv;
+	struct task_struct *owner = rcu_access_pointer(t->mm->owner);
+	struct ptdesc *table;
+
+	if (owner != current)
+		kunit_skip(test, "the address space is not this thread's");
+	repl_test_tables(test);
+	table = virt_to_ptdesc(t->ptep);
+	owner->signal->flags |= SIGNAL_GROUP_EXIT;
+	KUNIT_EXPECT_TRUE(test, pgtable_repl_dying(t->mm));
+	KUNIT_EXPECT_EQ(test, repl_test_all(t), 0);
+	owner->signal->flags &= ~SIGNAL_GROUP_EXIT;
+	KUNIT_EXPECT_NULL(test, table->pt_repl);
+	KUNIT_EXPECT_FALSE(test, nodes_empty(t->mm->pgtable_repl->lacking));
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+	/* Asked again, with nobody dying. */
+	KUNIT_EXPECT_EQ(test, repl_test_all(t), 0);
+	repl_test_copy(test);
+#else
+	kunit_skip(test, "needs memory cgroups");
+#endif
+}
+
 /* Asked for again, a lazy tree gets what it lacked; others stay. */
 static void repl_test_lazy_asked_again(struct kunit *test)
 {
@@ -1829,6 +1938,9 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_lazy_holds_hugetlb),
 	KUNIT_CASE(repl_test_lazy_answers_with_interrupts_on),
 	KUNIT_CASE(repl_test_lazy_is_read_with_interrupts_off),
+#ifdef CONFIG_PERF_EVENTS
+	KUNIT_CASE(repl_test_lazy_call_chain_is_whole),
+#endif
 	KUNIT_CASE(repl_test_lazy_holds_what_mprotect_rewrites),
 	KUNIT_CASE(repl_test_lazy_holds_what_is_rewritten),
 	KUNIT_CASE(repl_test_lazy_minds_no_stray_bits),
@@ -1841,6 +1953,8 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_domains_agree_with_cpus),
 	KUNIT_CASE(repl_test_has_one_root_a_domain),
 	KUNIT_CASE(repl_test_follows_when_it_is_made),
+	KUNIT_CASE(repl_test_follows_the_last),
+	KUNIT_CASE(repl_test_stops_for_the_dying),
 	KUNIT_CASE(repl_test_lazy_asked_again),
 	KUNIT_CASE(repl_test_lazy_becomes_eager),
 	KUNIT_CASE(repl_test_refuses_nonsense),

@@ -411,7 +411,8 @@ TEST_F_TIMEOUT(control, gates_close_and_open, 300)
 			leave_all();
 			pause_ms(100);
 		}
-		EXPECT_EQ(before + 2, patched());
+		/* Others may have done so as well. */
+		EXPECT_LE(before + 2, patched());
 	}
 	repl_workers_stop();
 	EXPECT_EQ(0, repl_write_file(TRACING "events/kprobes/" EVENT "/enable", "0"));
