@@ -118,9 +118,7 @@ pub trait CpuTimes {
 /// Looks now and then at how much each thread has run, and where it is.
 ///
 /// The distances are random, 0.1 to 1 s, so that they do not fall in step with
-/// anything that runs periodically. All threads are looked at three times: at
-/// the beginning, at the next look, and at the end; in between only those that
-/// have run, since most threads of a host wait.
+/// anything that runs periodically.
 #[derive(Debug)]
 pub struct Sampling {
     random: fastrand::Rng,
@@ -141,6 +139,7 @@ fn is_vcpu(name: &str) -> bool {
         .is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
+#[derive(Debug)]
 struct Thread {
     tid: u32,
     started: u64,
@@ -153,6 +152,7 @@ struct Thread {
     gone: bool,
 }
 
+#[derive(Debug)]
 struct Process {
     pid: u32,
     name: String,
@@ -162,14 +162,83 @@ struct Process {
     vcpus: Spent,
 }
 
+#[derive(Debug)]
 struct Set {
+    watched: Watched,
     used: Option<Duration>,
     processes: Vec<Process>,
 }
 
+/// Looks at some processes again and again.
+///
+/// All threads are looked at when it begins, at the next look, and before what
+/// was seen is [taken](Watch::take); in between only those that have run, since
+/// most threads of a host wait.
+#[derive(Debug)]
+pub struct Watch {
+    sets: Vec<Set>,
+    begin: Duration,
+    seen: Observation,
+}
+
+impl Watch {
+    /// Looks at them for the first time.
+    pub fn begin(source: &mut dyn Source, machine: &Machine, watched: &[Watched]) -> Self {
+        let mut seen = Observation {
+            looks: 1,
+            ..Observation::default()
+        };
+        let begin = source.now();
+        let watched = watched.iter();
+        let sets = watched.map(|watched| first_look(source, machine, watched, &mut seen));
+        Self {
+            sets: sets.collect(),
+            begin,
+            seen,
+        }
+    }
+
+    /// Looks at them between two moments that matter.
+    fn look(&mut self, source: &mut dyn Source, machine: &Machine) {
+        self.seen.looks += 1;
+        let at_all = self.seen.looks == 2;
+        for process in self.sets.iter_mut().flat_map(|set| &mut set.processes) {
+            look(source, machine, process, at_all, &mut self.seen.bad);
+        }
+    }
+
+    /// Looks at them once more, and says what was seen since this was asked
+    /// last, or since it began.
+    pub fn take(&mut self, source: &mut dyn Source, machine: &Machine) -> Observation {
+        let now = source.now();
+        let mut seen = Observation {
+            looks: self.seen.looks + 1,
+            length: now.saturating_sub(self.begin),
+            refused: self.seen.refused,
+            bad: std::mem::take(&mut self.seen.bad),
+            observed: Vec::new(),
+        };
+        for set in &mut self.sets {
+            let counts = last_counts(source, set, &mut seen.bad);
+            for process in &mut set.processes {
+                look(source, machine, process, true, &mut seen.bad);
+            }
+            seen.observed.push(take(set, counts, machine.nodes.len()));
+        }
+        self.begin = now;
+        self.seen.looks = 1;
+        seen
+    }
+}
+
+impl Sampling {
+    /// What answers call it.
+    pub const NAME: &str = "sampled";
+}
+
 impl CpuTimes for Sampling {
     fn name(&self) -> &'static str {
-        "sampled"
+        Self::NAME
     }
 
     fn observe(
@@ -180,18 +249,12 @@ impl CpuTimes for Sampling {
         length: Duration,
     ) -> Result<Observation, Error> {
         let begin = source.now();
-        let mut result = Observation {
-            looks: 1,
-            ..Observation::default()
-        };
-        let mut sets = Vec::new();
-        for watched in watched {
-            sets.push(first_look(source, machine, watched, &mut result));
-        }
+        let mut watch = Watch::begin(source, machine, watched);
         loop {
             let left = length.saturating_sub(source.now() - begin);
             if left.is_zero() {
-                break;
+                // Nobody was to be looked at for any time.
+                return Ok(watch.take(source, machine));
             }
             let distance = Duration::from_micros(self.random.u64(100_000..1_000_000));
             // No look so shortly before the end that it says nothing.
@@ -201,21 +264,11 @@ impl CpuTimes for Sampling {
                 distance
             };
             source.wait(distance)?;
-            result.looks += 1;
-            let is_last = source.now() - begin >= length;
-            let at_all = is_last || result.looks == 2;
-            for (set, watched) in sets.iter_mut().zip(watched) {
-                if is_last {
-                    last_counts(source, set, watched, &mut result.bad);
-                }
-                for process in &mut set.processes {
-                    look(source, machine, process, at_all, &mut result.bad);
-                }
+            if source.now() - begin >= length {
+                return Ok(watch.take(source, machine));
             }
+            watch.look(source, machine);
         }
-        result.length = source.now() - begin;
-        result.observed = sets.into_iter().map(finish).collect();
-        Ok(result)
     }
 }
 
@@ -243,6 +296,7 @@ fn first_look(
     // so that both are of the same length.
     let group = watched.group.as_ref();
     let mut set = Set {
+        watched: watched.clone(),
         used: group.and_then(|dir| if_there(cgroup::cpu_time(source, dir), &mut result.bad)),
         processes: Vec::new(),
     };
@@ -314,18 +368,20 @@ fn first_look_at(
     Ok(process)
 }
 
-/// What a group and its processes used in all from the first look to now.
-fn last_counts(source: &mut dyn Source, set: &mut Set, watched: &Watched, bad: &mut Vec<String>) {
-    if let Some(dir) = &watched.group {
-        let now = if_there(cgroup::cpu_time(source, dir), bad);
-        set.used = growth(set.used, now);
-    }
-    for process in &mut set.processes {
-        if counts_each(watched) {
-            let now = if_there(process::stat(source, process.pid), bad);
-            process.used = growth(process.used, now.map(|stat| stat.used));
-        }
-    }
+/// What a group and its processes have used in all by now.
+fn last_counts(
+    source: &mut dyn Source,
+    set: &Set,
+    bad: &mut Vec<String>,
+) -> (Option<Duration>, Vec<Option<Duration>>) {
+    let group = set.watched.group.as_ref();
+    let group = group.and_then(|dir| if_there(cgroup::cpu_time(source, dir), bad));
+    let each = counts_each(&set.watched);
+    let processes = set.processes.iter().map(|process| {
+        let stat = each.then(|| if_there(process::stat(source, process.pid), bad));
+        Some(stat??.used)
+    });
+    (group, processes.collect())
 }
 
 fn growth(before: Option<Duration>, now: Option<Duration>) -> Option<Duration> {
@@ -380,20 +436,27 @@ fn look(
     }
 }
 
-fn finish(set: Set) -> Observed {
-    let processes = set.processes.into_iter().map(|process| {
+/// What was seen of a set; what comes is counted from now on.
+fn take(
+    set: &mut Set,
+    (group, counts): (Option<Duration>, Vec<Option<Duration>>),
+    nodes: usize,
+) -> Observed {
+    let processes = set.processes.iter_mut().zip(counts);
+    let processes = processes.map(|(process, count)| {
         let has_vcpus = process.threads.iter().any(|thread| thread.vcpu);
+        let vcpus = std::mem::replace(&mut process.vcpus, Spent::new(nodes));
         ProcessTime {
             pid: process.pid,
-            name: process.name,
-            used: process.used,
-            spent: process.spent,
-            vcpus: has_vcpus.then_some(process.vcpus),
+            name: process.name.clone(),
+            used: growth(std::mem::replace(&mut process.used, count), count),
+            spent: std::mem::replace(&mut process.spent, Spent::new(nodes)),
+            vcpus: has_vcpus.then_some(vcpus),
         }
     });
     Observed {
-        used: set.used,
         processes: processes.collect(),
+        used: growth(std::mem::replace(&mut set.used, group), group),
     }
 }
 

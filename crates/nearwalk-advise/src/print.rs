@@ -3,7 +3,7 @@
 
 use nearwalk_host::Node;
 
-use crate::exposure::{CpuTime, Tables};
+use crate::exposure::{Bounds, CpuTime, Tables};
 use crate::survey::{Kind, Known, Reason, Report, Subject};
 
 /// Lines that are printed unless all are asked for.
@@ -83,7 +83,7 @@ fn table(report: &Report, subjects: &[Subject]) -> String {
     let cpus: Vec<String> = subjects.iter().map(|s| format!("{:.1}", s.cpus)).collect();
     let times: Vec<Vec<String>> = subjects.iter().map(|s| time(s, numbers.len())).collect();
     let sizes: Vec<Vec<String>> = subjects.iter().map(|s| sizes(s, numbers.len())).collect();
-    let remote: Vec<String> = subjects.iter().map(remote).collect();
+    let remote: Vec<String> = subjects.iter().map(|s| remote(s.bounds)).collect();
     let times = block("CPU time by node, %", &numbers, &times);
     let sizes = block("tables by node", &numbers, &sizes);
     let widest = |cells: &[String], least: usize| {
@@ -153,8 +153,8 @@ fn sizes(subject: &Subject, nodes: usize) -> Vec<String> {
     }
 }
 
-fn remote(subject: &Subject) -> String {
-    let bounds = subject.bounds;
+/// The share of walks that may be remote.
+pub fn remote(bounds: Bounds) -> String {
     let (lower, upper) = (percent(bounds.lower), percent(bounds.upper));
     if lower == upper {
         format!("{upper} %")
@@ -174,6 +174,14 @@ fn notes(subject: &Subject) -> String {
     if let Some(group) = &subject.group {
         notes.push(format!("of {group}"));
     }
+    notes.extend(remarks(subject));
+    notes.join(", ")
+}
+
+/// How its CPU time is known, as far as that is not the usual way, and the size
+/// of its pages.
+pub fn remarks(subject: &Subject) -> Vec<String> {
+    let mut notes = Vec::new();
     match (subject.known, subject.seen) {
         (Known::No, Some(seen)) => {
             notes.push(format!("only {} % of its CPU time seen", percent(seen)));
@@ -188,7 +196,7 @@ fn notes(subject: &Subject) -> String {
         notes.push("CPU time of the whole group".to_owned());
     }
     notes.extend(page_size(subject));
-    notes.join(", ")
+    notes
 }
 
 /// What size the pages are of, if that is plain.
@@ -248,7 +256,7 @@ fn cpu_time(report: &Report) -> String {
 
 /// A share in per cent. Only what is nothing is 0, and only what is all is 100,
 /// but for a thousandth.
-pub(crate) fn percent(share: f64) -> String {
+pub fn percent(share: f64) -> String {
     let percent = (share * 100.0).round();
     let percent = if percent == 0.0 && share > 0.001 {
         1.0
@@ -261,7 +269,7 @@ pub(crate) fn percent(share: f64) -> String {
 }
 
 /// Bytes in powers of 1024: `96K`, `1.5G`.
-pub(crate) fn bytes(bytes: u64) -> String {
+pub fn bytes(bytes: u64) -> String {
     let mut value = bytes as f64;
     for unit in ["", "K", "M", "G"] {
         if value < 1023.5 {

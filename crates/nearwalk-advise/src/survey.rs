@@ -76,6 +76,10 @@ pub struct Subject {
     pub bounds: Bounds,
     /// What its memory is made of; of groups only.
     pub memory: Option<Memory>,
+    /// Why it is not worth a look, if it is not.
+    pub quiet: Option<Reason>,
+    /// Its index in [`Survey::watched`].
+    pub watched: usize,
 }
 
 impl Subject {
@@ -266,17 +270,33 @@ impl Report {
     }
 }
 
-/// Someone with tables that are worth a look.
+/// Who is listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whom {
+    /// Those who are worth a look.
+    Exposed,
+    /// Everyone with tables. Threads are looked at of those only whose tables
+    /// are worth it.
+    Everyone,
+}
+
+/// Someone with tables.
+#[derive(Clone, Debug)]
 struct Candidate {
     kind: Kind,
     name: String,
     tables: Tables,
     /// Index of who is watched for it.
     watched: usize,
+    /// Walks hit the last-level cache.
+    small: bool,
 }
 
-struct Survey<'a> {
-    machine: &'a Machine,
+/// What a look around finds: who is there, and whose CPU time is to be watched.
+#[derive(Debug)]
+pub struct Survey {
+    machine: Machine,
+    whom: Whom,
     cpusets: Option<Cpusets>,
     /// Tables below this are left out.
     small: u64,
@@ -298,50 +318,73 @@ pub fn survey(
     length: Duration,
 ) -> Result<Report, Error> {
     let machine = Machine::read(source)?;
-    let mut report = Report {
-        kernel: machine.kernel.clone(),
-        nodes: machine.nodes.clone(),
-        l3: machine.l3,
-        length: Duration::ZERO,
-        looks: 0,
-        source: times.name(),
-        seen: None,
-        ranked: Vec::new(),
-        left_out: Vec::new(),
-        elsewhere: None,
-        lost: Vec::new(),
-    };
-    if report.one_node() {
-        return Ok(report);
+    if machine.nodes.len() <= 1 {
+        return Ok(Survey::new(machine, Whom::Exposed).blank(times.name()));
     }
-    let mut survey = Survey {
-        machine: &machine,
-        cpusets: None,
-        small: machine.l3.unwrap_or(0) / 2,
-        watched: Vec::new(),
-        allowed: Vec::new(),
-        candidates: Vec::new(),
-        left_out: Vec::new(),
-        counted: 0,
-        foreign: 0,
-        lost: Vec::new(),
-        bad: Vec::new(),
-    };
-    if machine.l3.is_none() {
-        survey.lost.push(Lost::NoL3);
-    }
-    survey.look_around(source)?;
+    let survey = Survey::around(source, machine, Whom::Exposed)?;
     let mut seen = Observation::default();
-    if !survey.watched.is_empty() {
+    if !survey.watched().is_empty() {
         // What was read so far took its time; the looks begin now.
         source.wait(Duration::ZERO)?;
-        seen = times.observe(source, &machine, &survey.watched, length)?;
+        seen = times.observe(source, survey.machine(), survey.watched(), length)?;
     }
-    survey.rank(source, &seen, &mut report);
-    Ok(report)
+    Ok(survey.report(source, &seen, times.name()))
 }
 
-impl Survey<'_> {
+impl Survey {
+    fn new(machine: Machine, whom: Whom) -> Self {
+        Self {
+            small: machine.l3.unwrap_or(0) / 2,
+            machine,
+            whom,
+            cpusets: None,
+            watched: Vec::new(),
+            allowed: Vec::new(),
+            candidates: Vec::new(),
+            left_out: Vec::new(),
+            counted: 0,
+            foreign: 0,
+            lost: Vec::new(),
+            bad: Vec::new(),
+        }
+    }
+
+    /// Finds who is there.
+    pub fn around(source: &mut dyn Source, machine: Machine, whom: Whom) -> Result<Self, Error> {
+        let mut survey = Self::new(machine, whom);
+        if survey.machine.l3.is_none() {
+            survey.lost.push(Lost::NoL3);
+        }
+        survey.look_around(source)?;
+        Ok(survey)
+    }
+
+    /// The host.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// Those whose CPU time is to be observed.
+    pub fn watched(&self) -> &[Watched] {
+        &self.watched
+    }
+
+    fn blank(&self, times: &'static str) -> Report {
+        Report {
+            kernel: self.machine.kernel.clone(),
+            nodes: self.machine.nodes.clone(),
+            l3: self.machine.l3,
+            length: Duration::ZERO,
+            looks: 0,
+            source: times,
+            seen: None,
+            ranked: Vec::new(),
+            left_out: Vec::new(),
+            elsewhere: None,
+            lost: Vec::new(),
+        }
+    }
+
     /// Finds who has tables that are worth a look.
     fn look_around(&mut self, source: &mut dyn Source) -> Result<(), Error> {
         let mounts = Mounts::read(source)?;
@@ -353,7 +396,7 @@ impl Survey<'_> {
         }
         let loose = match (mounts.v2, mounts.v1_memory) {
             (Some(mount), None) => {
-                let groups = cgroup::groups(source, self.machine, &mount)?;
+                let groups = cgroup::groups(source, &self.machine, &mount)?;
                 self.cpusets = Some(Cpusets::new(&mount));
                 self.groups(source, groups)
             }
@@ -452,6 +495,7 @@ impl Survey<'_> {
             return;
         };
         let mut taken = false;
+        let mut large = false;
         let mut some = false;
         let of = [(Kind::Group, &tables.own), (Kind::Vm, &tables.nested)];
         for (kind, bytes) in of {
@@ -463,9 +507,12 @@ impl Survey<'_> {
             if kind == Kind::Group {
                 self.counted += total;
             }
-            if total > 0 && total >= self.small {
+            let small = total < self.small;
+            if total > 0 && (!small || self.whom == Whom::Everyone) {
                 taken = true;
+                large |= !small;
                 self.candidates.push(Candidate {
+                    small,
                     kind,
                     name: group.name.clone(),
                     tables: Tables::Known(bytes.clone()),
@@ -483,9 +530,10 @@ impl Survey<'_> {
         let allowed = self.allowed(source, &group.dir);
         let mut watched = Watched {
             group: Some(group.dir.clone()),
-            total_only: allowed.len() == 1,
+            total_only: allowed.len() == 1 || !large,
             pids: Vec::new(),
         };
+        let dirs = if large { dirs } else { &[] };
         for dir in dirs {
             match cgroup::processes(source, dir) {
                 Ok((pids, foreign)) => {
@@ -541,11 +589,13 @@ impl Survey<'_> {
                     continue;
                 }
             };
-            if total == 0 || total < self.small {
+            let small = total == 0 || total < self.small;
+            if small && self.whom == Whom::Exposed {
                 self.leave_out(Kind::Process, &pid.to_string(), Reason::FitsL3);
                 continue;
             }
             self.candidates.push(Candidate {
+                small,
                 kind: Kind::Process,
                 name: pid.to_string(),
                 tables: Tables::Within {
@@ -556,7 +606,7 @@ impl Survey<'_> {
             });
             self.watched.push(Watched {
                 group: None,
-                total_only: anywhere.len() == 1,
+                total_only: anywhere.len() == 1 || small,
                 pids: vec![pid],
             });
             self.allowed.push(anywhere.clone());
@@ -571,23 +621,41 @@ impl Survey<'_> {
         });
     }
 
-    /// Puts what was seen into the report.
-    fn rank(mut self, source: &mut dyn Source, seen: &Observation, report: &mut Report) {
-        let candidates = std::mem::take(&mut self.candidates);
-        for candidate in candidates {
-            match self.judge(&candidate, seen) {
+    /// Puts what was seen into a report, under the name of who observed it.
+    pub fn report(
+        &self,
+        source: &mut dyn Source,
+        seen: &Observation,
+        times: &'static str,
+    ) -> Report {
+        let mut report = self.blank(times);
+        report.left_out.clone_from(&self.left_out);
+        let mut leave_out = |candidate: &Candidate, reason| {
+            report.left_out.push(LeftOut {
+                kind: candidate.kind,
+                name: candidate.name.clone(),
+                reason,
+            });
+        };
+        for candidate in &self.candidates {
+            match self.judge(candidate, seen) {
+                Ok(Subject {
+                    quiet: Some(reason),
+                    ..
+                }) if self.whom == Whom::Exposed => leave_out(candidate, reason),
                 Ok(mut subject) => {
                     let watched = &self.watched[candidate.watched];
-                    if let Some(dir) = &watched.group {
+                    let quiet = matches!(subject.quiet, Some(Reason::Idle | Reason::FitsL3));
+                    if let (Some(dir), false) = (&watched.group, quiet) {
                         if candidate.kind == Kind::Group {
                             subject.memory = cgroup::memory(source, dir).ok();
-                            let within = self.processes(source, &subject, &candidate, seen);
+                            let within = self.processes(source, &subject, candidate, seen);
                             report.ranked.extend(within);
                         }
                     }
                     report.ranked.push(subject);
                 }
-                Err(reason) => self.leave_out(candidate.kind, &candidate.name, reason),
+                Err(reason) => leave_out(candidate, reason),
             }
         }
         report.ranked.sort_by(|a, b| {
@@ -603,31 +671,31 @@ impl Survey<'_> {
         for (watched, observed) in self.watched.iter().zip(&seen.observed) {
             if let (Some(used), false) = (used(observed), watched.total_only) {
                 all += used;
-                known += spent(observed, self.machine).total().min(used);
+                known += spent(observed, &self.machine).total().min(used);
             }
         }
         report.seen = (!all.is_zero()).then(|| known.as_secs_f64() / all.as_secs_f64());
         let tables: u64 = self.machine.nodes.iter().map(|node| node.tables).sum();
         let elsewhere = tables.saturating_sub(self.counted);
         report.elsewhere = self.cpusets.is_some().then_some(elsewhere);
-        report.left_out = self.left_out;
-        report.lost = self.lost;
+        report.lost.clone_from(&self.lost);
         if self.foreign > 0 {
             report.lost.push(Lost::Foreign(self.foreign));
         }
         if seen.refused > 0 {
             report.lost.push(Lost::Refused(seen.refused));
         }
-        self.bad.extend(seen.bad.iter().cloned());
-        if let Some(first) = self.bad.first() {
-            report.lost.push(Lost::Bad(first.clone(), self.bad.len()));
+        if let Some(first) = self.bad.iter().chain(&seen.bad).next() {
+            let count = self.bad.len() + seen.bad.len();
+            report.lost.push(Lost::Bad(first.clone(), count));
         }
+        report
     }
 
     fn judge(&self, candidate: &Candidate, seen: &Observation) -> Result<Subject, Reason> {
         let observed = &seen.observed[candidate.watched];
         let used = used(observed).ok_or(Reason::Gone)?;
-        let mut where_to = spent(observed, self.machine);
+        let mut where_to = spent(observed, &self.machine);
         let mut used = used;
         let mut whole_group = false;
         if candidate.kind == Kind::Vm && !self.watched[candidate.watched].total_only {
@@ -670,9 +738,10 @@ impl Survey<'_> {
                 spent: &where_to,
                 length: seen.length,
                 watched: candidate.watched,
+                small: candidate.small,
             },
             candidate.tables.clone(),
-        )?;
+        );
         Ok(Subject {
             whole_group,
             ..subject
@@ -686,11 +755,12 @@ impl Survey<'_> {
         pid: Option<u32>,
         of: Use<'_>,
         tables: Tables,
-    ) -> Result<Subject, Reason> {
-        let cpus = of.used.as_secs_f64() / of.length.as_secs_f64();
-        if cpus < IDLE {
-            return Err(Reason::Idle);
-        }
+    ) -> Subject {
+        let cpus = if of.length.is_zero() {
+            0.0
+        } else {
+            of.used.as_secs_f64() / of.length.as_secs_f64()
+        };
         let allowed = &self.allowed[of.watched];
         let total = of.spent.total();
         let share = |time: Duration| time.as_secs_f64() / total.as_secs_f64();
@@ -703,6 +773,8 @@ impl Survey<'_> {
                 Known::Cpuset
             };
             (CpuTime::Shares(shares), known, None)
+        } else if of.used.is_zero() {
+            (CpuTime::Among(allowed.clone()), Known::No, None)
         } else {
             let seen = (total.as_secs_f64() / of.used.as_secs_f64()).min(1.0);
             if seen < SEEN {
@@ -714,10 +786,14 @@ impl Survey<'_> {
             }
         };
         let bounds = exposure::bounds(&time, &tables);
-        if bounds.upper < LOCAL {
-            return Err(Reason::Local);
-        }
-        Ok(Subject {
+        let quiet = if of.small {
+            Some(Reason::FitsL3)
+        } else if cpus < IDLE {
+            Some(Reason::Idle)
+        } else {
+            (bounds.upper < LOCAL).then_some(Reason::Local)
+        };
+        Subject {
             kind,
             name,
             group: None,
@@ -735,7 +811,9 @@ impl Survey<'_> {
             tables,
             bounds,
             memory: None,
-        })
+            quiet,
+            watched: of.watched,
+        }
     }
 
     /// The processes of a listed group that are worth a line of their own.
@@ -755,18 +833,17 @@ impl Survey<'_> {
         }
         let subject = |process: &ProcessTime| {
             let used = process.used?;
-            if used.as_secs_f64() < IDLE * seen.length.as_secs_f64() {
+            let idle = used.as_secs_f64() < IDLE * seen.length.as_secs_f64();
+            if used.is_zero() || (idle && self.whom == Whom::Exposed) {
                 return None;
             }
             let total = process::tables(source, process.pid).ok()??;
-            if total < self.small.max(1) {
-                return None;
-            }
             let of = Use {
                 used,
                 spent: &process.spent,
                 length: seen.length,
                 watched: candidate.watched,
+                small: total < self.small.max(1),
             };
             let tables = Tables::Within {
                 total,
@@ -774,15 +851,16 @@ impl Survey<'_> {
             };
             let name = process.name.clone();
             let subject = self.subject(Kind::Process, name, Some(process.pid), of, tables);
-            Some(Subject {
+            let listed = subject.quiet.is_none() || self.whom == Whom::Everyone;
+            listed.then(|| Subject {
                 group: Some(group.name.clone()),
-                ..subject.ok()?
+                ..subject
             })
         };
         let subjects: Vec<Subject> = observed.processes.iter().filter_map(subject).collect();
         match &subjects[..] {
             // It is the group, next to.
-            [one] if one.cpus > 0.9 * group.cpus => Vec::new(),
+            [one] if one.cpus > 0.9 * group.cpus && self.whom == Whom::Exposed => Vec::new(),
             _ => subjects,
         }
     }
@@ -794,6 +872,7 @@ struct Use<'a> {
     spent: &'a Spent,
     length: Duration,
     watched: usize,
+    small: bool,
 }
 
 /// What a group used, or the processes that were watched by themselves.

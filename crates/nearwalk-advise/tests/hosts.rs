@@ -5,76 +5,10 @@ mod common;
 
 use std::fs;
 
-use common::{Host, MIB, Process, Thread, answer, expect, run, run_on, scratch, usage_error};
+use common::{
+    Host, MIB, Process, Thread, answer, expect, four_nodes, run, run_on, scratch, usage_error,
+};
 use nearwalk_host::Recorded;
-
-/// A machine of a kind that people have, with one of everything.
-fn four_nodes() -> Host {
-    let mut host = Host::new(4, 16);
-    host.elsewhere = 3 * MIB;
-    host.removed.push("system.slice/removed.service".into());
-
-    // A VM that was moved to node 1; its nested tables stayed on node 0.
-    let vm = host.service("machine.slice/vm-db.scope", &[6 * MIB, 0, 0, 0], &[1; 9]);
-    vm.nested = vec![380 * MIB, 0, 0, 0];
-    let threads = &mut vm.processes[0].threads;
-    threads[0].name = "qemu-system-x86".into();
-    threads[0].cpus = 0.02;
-    for (index, thread) in threads[1..].iter_mut().enumerate() {
-        thread.name = format!("CPU {index}/KVM");
-    }
-
-    // All sockets, tables mostly where the program began.
-    let all: Vec<u32> = (0..32).map(|index| index % 4).collect();
-    let tables = [700 * MIB, 20 * MIB, 17 * MIB, 18 * MIB];
-    host.service("system.slice/memcached.service", &tables, &all);
-
-    // Threads that were moved off their tables.
-    let moved = host.service(
-        "system.slice/redis.service",
-        &[0, 0, 120 * MIB, MIB],
-        &[0, 0],
-    );
-    moved.memory = (100 << 30, 80 << 30);
-
-    // Pinned to node 3 by its cpuset: nobody needs to look at its threads,
-    // and most of them would not be seen.
-    let pinned = host.service("system.slice/pinned.service", &[90 * MIB, 0, 0, 0], &[3]);
-    pinned.cpuset = Some("48-63".into());
-    pinned.short_lived = 6.0;
-
-    // Many short programs.
-    let build = host.service("user.slice/build.scope", &[40 * MIB, 24 * MIB, 0, 0], &[0]);
-    build.short_lived = 11.0;
-
-    // Two processes in one group, of which one is away from its tables.
-    let pod = host.service("kubepods/pod-7", &[110 * MIB, 100 * MIB, 0, 0], &[1, 1, 1]);
-    pod.processes[0].tables = 104 * MIB;
-    let other = Process {
-        pid: 1590,
-        name: "java".into(),
-        tables: 100 * MIB,
-        threads: vec![Thread {
-            name: "java".into(),
-            cpus: 0.6,
-            on: vec![0, 20, 1, 21],
-        }],
-    };
-    pod.processes.push(other);
-
-    host.service("system.slice/local.service", &[0, 0, 0, 64 * MIB], &[3; 4]);
-    host.service("system.slice/small.service", &[9 * MIB, 0, 0, 0], &[1; 4]);
-    for name in ["idle-a", "idle-b"] {
-        let idle = host.service(
-            &format!("system.slice/{name}.service"),
-            &[50 * MIB, 0, 0, 0],
-            &[2],
-        );
-        idle.processes[0].threads[0].cpus = 0.05;
-    }
-    host.service("init.scope", &[MIB, 0, 0, 0], &[0]);
-    host
-}
 
 /// The row of someone in the JSON answer.
 fn row(json: &str, name: &str) -> serde_json::Value {
