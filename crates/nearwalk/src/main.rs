@@ -16,6 +16,7 @@ enum Nearwalk {
     Lab(nearwalk_lab::Args),
     Lens(nearwalk_lens::Args),
     Locality(nearwalk_dump::cli::locality::Args),
+    Top(nearwalk_top::cli::Args),
     #[command(flatten)]
     Repl(nearwalk_repl::Args),
 }
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         Nearwalk::Lab(args) => nearwalk_lab::run(args),
         Nearwalk::Lens(args) => nearwalk_lens::run(args),
         Nearwalk::Locality(args) => nearwalk_dump::cli::locality::run(args),
+        Nearwalk::Top(args) => nearwalk_top::cli::run(args),
         Nearwalk::Repl(args) => nearwalk_repl::run(args),
     };
     result.unwrap_or_else(|error| {
