@@ -8,10 +8,13 @@ use std::time::Duration;
 
 use clap::ValueHint;
 use nearwalk_host::{Error, Live, Recorded, Recorder, Source};
+use ratatui::crossterm::terminal;
+use signal_hook::low_level::emulate_default_handler;
 
 use crate::frame::Frame;
+use crate::live::{End, From};
 use crate::view::View;
-use crate::{draw, sample};
+use crate::{draw, live, sample};
 
 /// Watch who may walk remote page tables
 ///
@@ -23,9 +26,11 @@ use crate::{draw, sample};
 Examples:
   nearwalk top
   nearwalk top --once
-  nearwalk top --record host-17; nearwalk top --from host-17
+  nearwalk top --record host-17
+  nearwalk top --from host-17
 
-Without a terminal it prints one frame, as with --once.
+Keys: q quits, s sorts, / filters, right and left open and close a group, Enter
+asks for advice, p pauses. Without a terminal it prints one frame, as with --once.
 
 Exit status: 0 if something was shown; 2 for wrong usage; 3 if nothing could be
 read. docs/top.md says what the columns mean.")]
@@ -65,18 +70,44 @@ const NOTHING: u8 = 3;
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let width = match ratatui::crossterm::terminal::size() {
-        Ok((width, _)) if io::stdout().is_terminal() => width,
+    let is_terminal = io::stdout().is_terminal();
+    if !args.once && is_terminal && io::stdin().is_terminal() {
+        return show(&args);
+    }
+    let width = match terminal::size() {
+        Ok((width, _)) if is_terminal => width,
         _ => WIDTH,
     };
     let (out, err) = (&mut io::stdout(), &mut io::stderr());
-    Ok(ExitCode::from(print(
-        &args,
-        &mut Live::default(),
-        width,
-        out,
-        err,
-    )?))
+    let status = print(&args, &mut Live::default(), width, out, err)?;
+    Ok(ExitCode::from(status))
+}
+
+/// Shows frames until the user has seen enough.
+fn show(args: &Args) -> anyhow::Result<ExitCode> {
+    let here = Box::new(Live::default());
+    let from = match (&args.from, &args.record) {
+        (Some(dir), _) => match Recorded::open(dir) {
+            Ok(recorded) => From::Recorded(Box::new(recorded)),
+            Err(error) => return Ok(fail(NOTHING, &error)),
+        },
+        (None, Some(dir)) => From::Record(here, dir),
+        (None, None) => From::Live(here),
+    };
+    Ok(match live::run(from, args.interval)? {
+        End::Quit | End::Panic => ExitCode::SUCCESS,
+        End::Error(error) => fail(NOTHING, &error),
+        End::NotRecorded(error) => fail(USAGE, &error),
+        End::Signal(signal) => {
+            emulate_default_handler(signal)?;
+            ExitCode::SUCCESS
+        }
+    })
+}
+
+fn fail(status: u8, error: &Error) -> ExitCode {
+    eprintln!("nearwalk: {error}");
+    ExitCode::from(status)
 }
 
 /// Prints one frame of `live`, or of a recording if one is asked for, and

@@ -88,7 +88,10 @@ pub fn draw(
     Line::raw(head(frame)).render(row(0), buffer);
     let status = Line::raw(lines.status.as_str()).alignment(Alignment::Right);
     status.render(row(0), buffer);
-    let notes = notes(frame);
+    let notes: Vec<String> = notes(frame)
+        .iter()
+        .flat_map(|note| wrapped(note, area.width.into()))
+        .collect();
     let tail = 1 + u16::try_from(notes.len())
         .unwrap_or(u16::MAX)
         .min(area.height / 4);
@@ -102,31 +105,39 @@ pub fn draw(
     Line::raw(lines.footer.as_str()).render(row(area.height - 1), buffer);
 }
 
-/// The frame as text, as wide as `width`, with all of its rows.
+/// The frame as text, with all rows and notes.
 pub fn text(frame: &Frame, view: &View, width: u16) -> String {
     let width = width.max(LEAST.0);
-    let height = view.rows(frame).len() + 8 + 4 * notes(frame).len();
-    let height = u16::try_from(height)
-        .unwrap_or(u16::MAX / width)
-        .min(u16::MAX / width);
-    let area = Rect::new(0, 0, width, height.max(LEAST.1));
+    let rows = view.rows(frame);
+    let most = usize::from(u16::MAX / width);
+    let height = (1 + rows.len()).min(most) as u16;
+    let area = Rect::new(0, 0, width, height);
     let mut buffer = Buffer::empty(area);
-    draw(
-        frame,
-        view,
-        &Lines::default(),
-        &mut TableState::default(),
-        area,
-        &mut buffer,
-    );
-    let lines = screen(&buffer);
-    // Between the rows and the notes, nothing.
-    let mut text = String::new();
-    for line in lines.lines().filter(|line| !line.is_empty()) {
-        text += line;
+    let table = table(frame, &rows, width);
+    StatefulWidget::render(table, area, &mut buffer, &mut TableState::default());
+    let mut text = head(frame) + "\n" + &screen(&buffer);
+    for note in notes(frame) {
+        text += &note;
         text.push('\n');
     }
     text
+}
+
+/// The lines that a note takes.
+fn wrapped(note: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in note.split(' ') {
+        let line = lines.last_mut().expect("there is always one");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= width {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(format!("  {word}"));
+        }
+    }
+    lines
 }
 
 /// What stands in a buffer, without styles and blanks at the ends of lines.
