@@ -527,7 +527,11 @@ impl Survey {
             }
             return;
         }
-        let allowed = self.allowed(source, &group.dir);
+        let allowed = if large {
+            self.allowed(source, &group.dir)
+        } else {
+            self.machine.with_cpus()
+        };
         let mut watched = Watched {
             group: Some(group.dir.clone()),
             total_only: allowed.len() == 1 || !large,

@@ -22,6 +22,13 @@ impl Frame {
         self.copies.as_ref()?.get(&Key::of(subject))
     }
 
+    /// Puts those behind that have copies already.
+    pub fn rank(&mut self) {
+        let mut ranked = std::mem::take(&mut self.report.ranked);
+        ranked.sort_by_cached_key(|subject| self.is_covered(subject));
+        self.report.ranked = ranked;
+    }
+
     /// Whether someone has copies wherever it runs.
     pub fn is_covered(&self, subject: &Subject) -> bool {
         let Some(copies) = self.copies_of(subject) else {

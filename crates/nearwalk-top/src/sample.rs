@@ -32,7 +32,9 @@ fn around(source: &mut dyn Source) -> Result<Survey, Error> {
 fn frame(source: &mut dyn Source, survey: &Survey, seen: &Observation) -> Frame {
     let report = survey.report(source, seen, Sampling::NAME);
     let copies = copies::read(source, survey, &report);
-    Frame { report, copies }
+    let mut frame = Frame { report, copies };
+    frame.rank();
+    frame
 }
 
 /// One frame that covers `length`.
