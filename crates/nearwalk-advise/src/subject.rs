@@ -6,7 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nearwalk_dump::analysis::{Tally, locality::locality};
+use nearwalk_dump::analysis::Tally;
+use nearwalk_dump::analysis::locality::{Viewpoint, locality};
 use nearwalk_dump::live;
 use nearwalk_dump::stream::Reader;
 use nearwalk_host::cgroup::{self, Cpusets, Memory, Mounts};
@@ -65,18 +66,13 @@ pub struct LiveInstruments {
     reader: Option<Result<live::Source, String>>,
 }
 
-impl Instruments for LiveInstruments {
-    fn begin(&mut self, source: &mut dyn Source, target: &Target<'_>) -> Result<(), Missing> {
-        let model = nearwalk_perf::prepare(source)?;
-        self.perf = Some(Perf::open(model, target, source)?);
-        Ok(())
-    }
-
-    fn end(&mut self, source: &mut dyn Source) -> Result<Reading, Missing> {
-        self.perf.as_ref().ok_or(Missing::Idle)?.read(source)
-    }
-
-    fn tables(&mut self, pid: u32) -> Result<Vec<(Option<u32>, u64)>, String> {
+impl LiveInstruments {
+    /// What walks of a process's tables find from each node.
+    ///
+    /// # Errors
+    ///
+    /// One line on why they cannot be read.
+    pub fn viewpoints(&mut self, pid: u32) -> Result<Vec<Viewpoint>, String> {
         let open = || live::Source::open(None, None).map_err(|error| one_line(&error));
         let reader = self.reader.get_or_insert_with(open).as_mut();
         let reader = reader.map_err(|error| error.clone())?;
@@ -90,7 +86,23 @@ impl Instruments for LiveInstruments {
         if !tally.end.complete {
             return Err(format!("process {pid} ended while it was read"));
         }
-        let points = locality(&tally);
+        Ok(locality(&tally))
+    }
+}
+
+impl Instruments for LiveInstruments {
+    fn begin(&mut self, source: &mut dyn Source, target: &Target<'_>) -> Result<(), Missing> {
+        let model = nearwalk_perf::prepare(source)?;
+        self.perf = Some(Perf::open(model, target, source)?);
+        Ok(())
+    }
+
+    fn end(&mut self, source: &mut dyn Source) -> Result<Reading, Missing> {
+        self.perf.as_ref().ok_or(Missing::Idle)?.read(source)
+    }
+
+    fn tables(&mut self, pid: u32) -> Result<Vec<(Option<u32>, u64)>, String> {
+        let points = self.viewpoints(pid)?;
         let all = points.first().map_or(0, |p| p.local.bytes + p.remote.bytes);
         let here: u64 = points.iter().map(|point| point.local.bytes).sum();
         let mut tables: Vec<(Option<u32>, u64)> = points
@@ -388,31 +400,16 @@ fn find_group(
         ));
     }
     let dir = mount.join(below);
-    let mut pids = Vec::new();
-    let mut foreign = 0;
-    let mut todo = vec![dir.clone()];
-    while let Some(at) = todo.pop() {
-        let here = match cgroup::processes(source, &at) {
-            Ok(here) => here,
-            Err(error) if error.is_gone() && at == dir => {
-                return Err(Lost::Gone(format!(
-                    "no group {below} in {}: it was removed, or is misspelt",
-                    mount.display()
-                )));
-            }
-            Err(error) if error.is_gone() => continue,
-            Err(error) => return Err(Lost::Host(error)),
-        };
-        pids.extend(here.0);
-        foreign += here.1;
-        if let Ok(names) = source.list(&at) {
-            todo.extend(names.iter().map(|name| at.join(name)));
+    let (pids, foreign) = cgroup::processes_below(source, &dir).map_err(|error| {
+        if error.is_gone() {
+            Lost::Gone(format!(
+                "no group {below} in {}: it was removed, or is misspelt",
+                mount.display()
+            ))
+        } else {
+            Lost::Host(error)
         }
-    }
-    pids.sort_unstable();
-    for kernel_thread in process::kernel_threads(source) {
-        pids.retain(|&pid| pid != kernel_thread);
-    }
+    })?;
     if pids.is_empty() {
         let why = if foreign > 0 {
             "its processes are of another PID namespace: look from the host"

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::list::parse_list;
 use crate::machine::Machine;
+use crate::process;
 use crate::source::Source;
 
 const MOUNTS: &str = "/proc/self/mounts";
@@ -319,6 +320,29 @@ pub fn processes(source: &mut dyn Source, dir: &Path) -> Result<(Vec<u32>, usize
     }
     pids.sort_unstable();
     pids.dedup();
+    Ok((pids, foreign))
+}
+
+/// The same of a group and those below it, kernel threads left out.
+pub fn processes_below(source: &mut dyn Source, dir: &Path) -> Result<(Vec<u32>, usize), Error> {
+    let (mut pids, mut foreign) = (Vec::new(), 0);
+    let mut todo = vec![dir.to_owned()];
+    while let Some(at) = todo.pop() {
+        let here = match processes(source, &at) {
+            // One below, removed meanwhile.
+            Err(error) if error.is_gone() && at != dir => continue,
+            here => here?,
+        };
+        pids.extend(here.0);
+        foreign += here.1;
+        if let Ok(names) = source.list(&at) {
+            todo.extend(names.iter().map(|name| at.join(name)));
+        }
+    }
+    pids.sort_unstable();
+    for kernel_thread in process::kernel_threads(source) {
+        pids.retain(|&pid| pid != kernel_thread);
+    }
     Ok((pids, foreign))
 }
 
