@@ -76,7 +76,7 @@ pub(crate) struct Group {
 }
 
 /// The directory of a group: a path, or one below cgroup v2's mount point.
-fn directory(system: &impl System, group: &Path) -> Result<PathBuf, Error> {
+pub(crate) fn directory(system: &impl System, group: &Path) -> Result<PathBuf, Error> {
     let directory = if group.is_absolute() {
         group.to_owned()
     } else {
@@ -133,6 +133,20 @@ fn write(system: &impl System, group: &Path, file: &str, text: &str) -> Result<(
         .map_err(|source| file_error(group, path, source))
 }
 
+/// Writes a policy of a group as the kernel reads it.
+pub(crate) fn write_policy(system: &impl System, group: &Path, text: &str) -> Result<(), Error> {
+    write(system, group, "memory.pgtable_repl", text)
+}
+
+/// The policy of a group as the kernel writes it.
+pub(crate) fn policy(system: &impl System, group: &Path) -> Result<String, Error> {
+    let path = directory(system, group)?.join("memory.pgtable_repl");
+    system
+        .read(&path)
+        .map(|text| text.trim_end().to_owned())
+        .map_err(|source| file_error(group, path, source))
+}
+
 /// Sets the policy of a group, which its processes get.
 pub(crate) fn set_policy(
     system: &impl System,
@@ -140,7 +154,7 @@ pub(crate) fn set_policy(
     group: &Path,
     request: &Request,
 ) -> Result<(), Error> {
-    write(system, group, "memory.pgtable_repl", &request.to_string())
+    write_policy(system, group, &request.to_string())
         .map_err(|error| refused(system, topology, request, error))
 }
 
@@ -173,7 +187,7 @@ pub(crate) fn group(system: &impl System, group: &Path) -> Result<Group, Error> 
         .unwrap_or("0");
     Ok(Group {
         cgroup: group.display().to_string(),
-        policy: read("")?,
+        policy: policy(system, group)?,
         effective: read(".effective")?,
         current: number(&read(".current")?)?,
         max: match max.as_str() {

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::cgroup::{self, Group, Limit};
 use crate::error::Error;
+use crate::held;
 use crate::launch::launch;
 use crate::nodes::Topology;
 use crate::request::NodeSpec;
@@ -242,6 +243,11 @@ const NOT_FOUND: u8 = 127;
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut out = io::stdout().lock();
     let mut err = io::stderr().lock();
+    if !matches!(args, Args::Run(_)) {
+        for left in held::left_over() {
+            writeln!(err, "nearwalk: {left}")?;
+        }
+    }
     let code = match args {
         Args::Run(args) => run_command(&Linux, &args, &mut err)?,
         Args::Set(args) => set_processes(&Linux, &args, &mut err)?,

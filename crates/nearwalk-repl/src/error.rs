@@ -108,6 +108,43 @@ pub enum Error {
         why: String,
     },
 
+    /// No directory of this user's for what lasts until the host stops.
+    #[error(
+        "there is nowhere to note what was set before: run it as root, or have XDG_RUNTIME_DIR \
+         name a directory of yours"
+    )]
+    NoRuntimeDirectory,
+
+    /// Another trial has the subject, or the group that it is in.
+    #[error("a trial of {name} is running (process {holder}); one is enough")]
+    Held {
+        /// The subject of that trial.
+        name: String,
+        /// The trial's process.
+        holder: u32,
+    },
+
+    /// A trial that had the subject was killed, and its guard as well.
+    #[error(
+        "a trial of {name} was killed and so was its guard: `nearwalk trial --restore` brings back \
+         `{found}`, which was set before"
+    )]
+    LeftOver {
+        /// The subject of that trial.
+        name: String,
+        /// What was set before.
+        found: String,
+    },
+
+    /// A note that cannot be read.
+    #[error("{}: not a note of a trial: {why}; remove it", path.display())]
+    BadNote {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+
     /// A program that was to be run could not be.
     #[error("cannot run {program}: {source}")]
     Exec {

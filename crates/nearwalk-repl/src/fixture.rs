@@ -18,6 +18,8 @@ pub(crate) struct Fixture {
     pub(crate) missing_programs: BTreeMap<String, i32>,
     pub(crate) prctl_error: Cell<Option<i32>>,
     pub(crate) exec_error: Cell<Option<i32>>,
+    /// The inode of every directory.
+    pub(crate) inode: Cell<u64>,
     /// What was written, set and exec'ed, in order.
     pub(crate) log: RefCell<Vec<String>>,
 }
@@ -95,6 +97,14 @@ impl System for Fixture {
             .borrow_mut()
             .push(format!("{} <- {text}", path.display()));
         Ok(())
+    }
+
+    fn inode(&self, path: &Path) -> io::Result<u64> {
+        let below = |file: &PathBuf| file.starts_with(path);
+        match self.files.keys().find(|file| below(file)) {
+            Some(_) => Ok(self.inode.get()),
+            None => Err(io::Error::from_raw_os_error(libc::ENOENT)),
+        }
     }
 
     fn processes(&self) -> io::Result<Vec<u32>> {

@@ -12,6 +12,7 @@
 mod cgroup;
 mod cli;
 mod error;
+pub mod held;
 mod launch;
 mod nodes;
 mod progress;
@@ -19,6 +20,7 @@ mod request;
 mod set;
 mod show;
 mod status;
+mod subject;
 mod system;
 mod table;
 
@@ -29,6 +31,8 @@ pub use cgroup::Limit;
 pub use cli::{Args, run};
 pub use error::Error;
 pub use nodes::{NodeSet, Topology};
+pub use progress::is_building;
 pub use request::{NodeSpec, Request};
 pub use status::{Mode, Source, Status};
+pub use subject::{Setting, Subject};
 pub use system::{Linux, System};

@@ -11,6 +11,9 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::set::status_path;
+use crate::system::System;
+
 /// How often the file is read; what takes no longer shows nothing.
 const PERIOD: Duration = Duration::from_millis(200);
 
@@ -19,6 +22,12 @@ fn building(text: &str) -> Option<(u64, u64)> {
     let line = text.lines().find_map(|l| l.strip_prefix("building:"))?;
     let (done, total) = line.trim().split_once('/')?;
     Some((done.parse().ok()?, total.parse().ok()?))
+}
+
+/// Whether tables of process `pid` are being copied, as for a group's policy.
+pub fn is_building(system: &impl System, pid: u32) -> bool {
+    let text = system.read(&status_path(pid));
+    text.is_ok_and(|text| building(&text).is_some())
 }
 
 /// Runs `change`, and meanwhile tells `progress` what `status` says: tables done,

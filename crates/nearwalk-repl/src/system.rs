@@ -5,6 +5,7 @@ use std::ffi::{CString, OsStr, OsString};
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::progress;
@@ -27,6 +28,11 @@ pub trait System {
     /// it is when it is read; see [`crate::progress`].
     fn change(&self, path: &Path, text: &str) -> io::Result<()> {
         self.write(path, text)
+    }
+
+    /// The inode of a file or directory.
+    fn inode(&self, path: &Path) -> io::Result<u64> {
+        Ok(fs::metadata(path)?.ino())
     }
 
     /// The processes that there are, ascending.
