@@ -19,6 +19,7 @@ enum Nearwalk {
     Top(nearwalk_top::cli::Args),
     #[command(flatten)]
     Repl(nearwalk_repl::Args),
+    Trial(nearwalk_trial::cli::Args),
 }
 
 fn main() -> ExitCode {
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Nearwalk::Locality(args) => nearwalk_dump::cli::locality::run(args),
         Nearwalk::Top(args) => nearwalk_top::cli::run(args),
         Nearwalk::Repl(args) => nearwalk_repl::run(args),
+        Nearwalk::Trial(args) => nearwalk_trial::cli::run(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("nearwalk: {error:#}");

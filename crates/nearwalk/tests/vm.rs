@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The command itself on four nodes, under TCG, on our kernel or on what
+//! `NEARWALK_TEST_KERNEL` names. Needs QEMU and `make kernel`; run with
+//! `cargo test -p nearwalk --features vm-tests`.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use nearwalk_lab::{AccelChoice, End, Job, Kernel, NodeSpec, Size, Vm, VmConfig};
+
+#[derive(Clone, Default)]
+struct Capture(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Capture {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What a script prints: it runs in `sh` with the program that makes tables on
+/// one node and runs on another as `$1`, the directories of `nearwalk` and of
+/// modules as `$2` and `$3`, and one that kills trials as `$4`. Each of its steps begins with a line `== NAME`.
+struct Steps(String);
+
+impl Steps {
+    fn run(script: &str) -> Self {
+        let command = PathBuf::from(env!("CARGO_BIN_EXE_nearwalk"));
+        let config = VmConfig {
+            nodes: NodeSpec::even(4, 8, Size::gib(2)).unwrap(),
+            kernel: env::var("NEARWALK_TEST_KERNEL")
+                .map_or(Kernel::Ours, |name| name.parse().unwrap()),
+            accel: AccelChoice::Tcg,
+            shares: vec![command.parent().unwrap().to_owned()],
+            timeout: Some(Duration::from_secs(900)),
+            ..VmConfig::default()
+        };
+        let walker = include_str!("../../nearwalk-advise/tests/walker.py");
+        let out = Capture::default();
+        let modules = nearwalk_lab::build_dir().join("module");
+        let words = ["sh", "-c", script, "sh", walker].map(OsString::from);
+        let directory = command.parent().unwrap().to_owned();
+        let killer = OsString::from(include_str!("killer.py"));
+        let rest = [directory.into(), modules.into(), killer];
+        let words = words.into_iter().chain(rest);
+        let job = Job::new(words).stdout(out.clone()).stderr(out.clone());
+        let outcome = Vm::start(&config, job).unwrap().wait().unwrap();
+        let text = String::from_utf8_lossy(&out.0.lock().unwrap()).into_owned();
+        eprintln!("{text}{}", outcome.report());
+        assert_eq!(outcome.end, End::Exited(0));
+        Self(text)
+    }
+
+    /// What a step printed.
+    fn of(&self, name: &str) -> &str {
+        let begin = format!("== {name}\n");
+        let at = self.0.find(&begin).unwrap_or_else(|| panic!("no {name}"));
+        let text = &self.0[at + begin.len()..];
+        text.split("\n== ").next().unwrap()
+    }
+
+    #[track_caller]
+    fn assert(&self, step: &str, text: &str) {
+        let printed = self.of(step);
+        assert!(printed.contains(text), "{step}: no `{text}` in\n{printed}");
+    }
+}
+
+/// Groups, the reader of page tables, and what the scripts have in common.
+const BEGIN: &str = r#"
+walker=$1 PATH=$2:$PATH killer=$4
+step() { printf '\n== %s\n' "$1"; }
+insmod "$3/$(uname -r)/nearwalk_ptdump.ko"
+cd /sys/fs/cgroup
+echo +memory >cgroup.subtree_control
+# start NAME RUN MIB: in group NAME, MIB of tables on node 0, runs on node RUN.
+start() {
+	sh -c 'echo $$ >/sys/fs/cgroup/$1/cgroup.procs
+		exec taskset -c 0,1 python3 -c "$4" 0 "$2" "$3" 600' \
+		sh "$1" "$2" "$3" "$walker" >/run/out &
+	started=$!
+	until [ -s /run/out ]; do sleep 0.1; done
+	rm /run/out
+}
+setting() { sed -n 's/^mode:.//p;s/^nodes:.//p;s/^source:.//p' /proc/$1/pgtable_repl | tr '\n' ' '; }
+"#;
+
+/// From the question to the answer, as docs/advise.md has it.
+#[test]
+fn advice_is_tried_set_seen_and_taken_back() {
+    let ran = Steps::run(&format!(
+        "{BEGIN}{}",
+        r#"
+mkdir service
+start service 2 12
+pid=$started
+step advise
+nearwalk advise --seconds 2 $pid
+step trial
+nearwalk trial $pid --metric remote-leaves --pairs 6 --period 1 --settle 0.2
+step before
+nearwalk locality $pid
+step set
+nearwalk set $pid all
+nearwalk locality $pid
+step default
+nearwalk set $pid default
+nearwalk locality $pid
+setting $pid
+for node in 0 1 3; do start service $node 2; done
+step group
+nearwalk trial --cgroup service --metric remote-leaves --pairs 6 --period 1 --settle 0.2 --json
+step end
+cat service/memory.pgtable_repl
+"#
+    ));
+    ran.assert("advise", "verdict   measure");
+    ran.assert("trial", "verdict   lower: -");
+    ran.assert("trial", "restored  `default`, as it was found");
+    // The tables of all that the program maps were made on node 0.
+    let remote = |step: &str| -> Vec<u32> {
+        let lines = ran
+            .of(step)
+            .lines()
+            .filter(|line| line.starts_with("node "));
+        lines
+            .map(|line| {
+                let share = line.split("% remote").next().unwrap();
+                share.split_whitespace().last().unwrap().parse().unwrap()
+            })
+            .collect()
+    };
+    assert_eq!(remote("before"), [0, 100, 100, 100]);
+    assert_eq!(remote("set"), [0, 0, 0, 0]);
+    assert_eq!(remote("default"), remote("before"));
+    ran.assert("default", "off  none");
+    let json = ran.of("group").trim();
+    let group: serde_json::Value = serde_json::from_str(json).unwrap();
+    // Three of four run off their tables.
+    assert_eq!(group["verdict"], "lower", "{group}");
+    let estimate = &group["estimate"];
+    let [low, middle, high] = ["low", "middle", "high"].map(|of| estimate[of].as_f64().unwrap());
+    assert!(low <= middle && middle <= high, "{estimate}");
+    assert!((-0.85..=-0.65).contains(&middle), "{estimate}");
+    assert!(high < -0.5 && low > -0.95, "{estimate}");
+    assert_eq!(group["pairs"].as_array().unwrap().len(), 6);
+    ran.assert("end", "default");
+}
+
+/// What was found is set again, whoever is killed.
+#[test]
+fn what_a_trial_found_is_set_again_on_any_end() {
+    let ran = Steps::run(&format!(
+        "{BEGIN}{}",
+        r#"
+mkdir big policy policy/below killed
+start big 2 48
+pid=$started
+# kill_in PHASE WANTED SEED ARG...: see killer.py.
+kill_in() {
+	local phase=$1 wanted=$2 seed=$3
+	shift 3
+	python3 -c "$killer" $pid "$phase" "$wanted" --period 600 --seed $seed "$@" || exit 1
+}
+begin() {
+	nearwalk trial $pid --period 600 --metric 'echo 1' >/run/trial 2>&1 &
+	trial=$!
+}
+until_set() { until grep -q "$1" /proc/$pid/pgtable_repl; do :; done; }
+
+step kill
+none='off  none'
+kill_in /run/asked "$none" 1 $pid --metric 'touch /run/asked; sleep 600'
+kill_in note "$none" 1 $pid --metric 'echo 1'
+# By these seeds copies are off, or on, in the first period.
+kill_in 'source:	proc' "$none" 2 $pid --metric 'echo 1' --settle 0
+kill_in 'eager' "$none" 1 $pid --metric 'echo 1' --settle 600
+kill_in 'building' "$none" 1 $pid --metric 'echo 1'
+
+step own
+echo lazy 0,3 prefetch=7 >/proc/$pid/pgtable_repl
+kill_in 'nodes:	0-2' 'lazy 0,3 proc' 1 $pid --on lazy:0-2 --metric 'echo 1'
+grep prefetch /proc/$pid/pgtable_repl
+echo default >/proc/$pid/pgtable_repl
+
+step term
+begin
+until_set 'source:.proc'
+kill -TERM $trial
+wait $trial
+echo "status $?"
+cat /run/trial
+setting $pid
+
+step second
+begin
+until_set 'source:.proc'
+nearwalk trial $pid --metric 'echo 1'
+echo "status $?"
+nearwalk trial --cgroup big --metric 'echo 1'
+echo "status $?"
+nearwalk trial --restore
+
+step theirs
+kill -9 $(pgrep -P $trial) # its guard
+nearwalk set $pid 1
+kill -TERM $trial
+wait $trial
+echo "status $?"
+setting $pid
+nearwalk trial --restore
+nearwalk set $pid default
+
+step changed
+nearwalk trial $pid --period 1 --settle 2 --seed 1 --metric 'echo 1' >/run/trial 2>&1 &
+trial=$!
+until_set 'source:.proc'
+nearwalk set $pid 3
+wait $trial
+echo "status $?"
+cat /run/trial
+setting $pid
+ls /run/nearwalk
+nearwalk set $pid default
+
+step policy
+start policy/below 2 2
+pid=$started
+nearwalk set --cgroup policy lazy:0-1
+kill_in 'source:	proc' 'lazy 0-1 cgroup' 1 $pid --metric 'echo 1'
+kill_in 'nodes:	0-3' 'lazy 0-1 cgroup' 1 --cgroup policy --metric 'echo 1'
+cat policy/memory.pgtable_repl
+
+step left
+nearwalk set --cgroup policy default
+sh -c 'echo $$ >/sys/fs/cgroup/killed/cgroup.procs; exec nearwalk trial '$pid' \
+	--period 600 --metric "echo 1"' >/run/trial 2>&1 &
+until_set 'source:.proc'
+echo 1 >killed/cgroup.kill
+until grep -q 'populated 0' killed/cgroup.events; do sleep 0.1; done
+setting $pid
+nearwalk show $pid
+nearwalk trial $pid --metric 'echo 1'
+echo "status $?"
+nearwalk trial --restore
+setting $pid
+nearwalk trial --restore
+
+step gone
+nearwalk trial $pid --period 1 --settle 5 --metric 'echo 1' >/run/trial 2>&1 &
+trial=$!
+until_set 'source:.proc'
+kill -9 $pid
+wait $trial
+echo "status $?"
+cat /run/trial
+nearwalk trial $pid --metric 'echo 1'
+echo "status $?"
+nearwalk trial --cgroup nobody --metric 'echo 1'
+echo "status $?"
+
+step refused
+start big 2 2
+pid=$started
+for metric in 'echo fast' 'exit 3'; do
+	nearwalk trial $pid --metric "$metric"
+	echo "status $?"
+done
+nearwalk trial $pid
+echo "status $?"
+nearwalk trial $pid --on off --metric 'echo 1'
+echo "status $?"
+echo 0 >/proc/sys/vm/pgtable_repl_node_max
+nearwalk trial $pid --metric 'echo 1'
+echo "status $?"
+setting $pid
+ls /run/nearwalk
+"#
+    ));
+    assert_eq!(ran.of("kill").matches("back after").count(), 5);
+    ran.assert("own", "prefetch:\t7");
+    ran.assert("term", "status 143");
+    ran.assert("term", "restored  `default`, as it was found");
+    ran.assert("term", "off  none");
+    ran.assert("second", "is running (process ");
+    assert_eq!(ran.of("second").matches("status 2").count(), 2);
+    ran.assert("second", "its trial is running");
+    ran.assert("theirs", "eager 1 proc");
+    ran.assert("theirs", "nothing is left of a trial");
+    ran.assert("changed", "status 1");
+    ran.assert("changed", "somebody has set it to `eager 3` meanwhile");
+    ran.assert("changed", "eager 3 proc");
+    assert_eq!(ran.of("policy").matches("back after").count(), 2);
+    assert!(ran.of("policy").trim_end().ends_with("lazy 0-1"));
+    ran.assert("left", "and so was its guard: `nearwalk trial --restore`");
+    ran.assert("left", "status 2");
+    ran.assert("left", "): `default`, as it was found");
+    ran.assert("left", "off  none");
+    ran.assert("left", "nothing is left of a trial");
+    ran.assert("gone", "has gone; 0 of 10 pairs were measured");
+    assert_eq!(ran.of("gone").matches("status 1").count(), 3);
+    ran.assert("refused", "printed `fast`; it is to print one number");
+    ran.assert("refused", "failed: exit status: 3");
+    ran.assert("refused", "name something else to measure");
+    assert_eq!(ran.of("refused").matches("status 3").count(), 3);
+    ran.assert("refused", "there are no copies to try");
+    ran.assert("refused", "vm.pgtable_repl_node_max allows 0 KiB there");
+    assert_eq!(ran.of("refused").matches("status 2").count(), 2);
+    ran.assert("refused", "off  none");
+}
