@@ -98,6 +98,8 @@ pub struct Advice {
     pub without: Vec<String>,
     /// The command that does it, that takes it back, and what each needs.
     pub commands: Option<(String, String)>,
+    /// The command that measures what it changes.
+    pub check: Option<String>,
 }
 
 /// Where somebody runs.
@@ -151,6 +153,53 @@ fn latencies(subject: &Subject) -> Latencies {
 
 /// What to do about `subject`.
 pub fn advise(subject: &Subject) -> Advice {
+    let mut advice = judge(subject);
+    advice.check = check(subject, &advice.verdict);
+    advice
+}
+
+/// What measures whether copies help, on a kernel that can make some.
+fn check(subject: &Subject, verdict: &Verdict) -> Option<String> {
+    let on = match verdict {
+        Verdict::Measure => String::new(),
+        Verdict::Move(node) => format!(" --on {node}"),
+        Verdict::Copy(nodes) => match words(subject, nodes).as_str() {
+            "all" => String::new(),
+            words => format!(" --on {words}"),
+        },
+        Verdict::Nothing | Verdict::First(_) => return None,
+    };
+    // Without counters only its user knows what there is to measure.
+    let metric = match subject.counters {
+        Ok(_) => "",
+        Err(_) => " --metric CMD",
+    };
+    let whom = whom(subject);
+    subject
+        .ours
+        .then(|| format!("sudo nearwalk trial {whom}{on}{metric}"))
+}
+
+/// It as an argument of a command.
+pub fn whom(subject: &Subject) -> String {
+    if subject.is_group {
+        format!("--cgroup {}", subject.name)
+    } else {
+        subject.pids[0].to_string()
+    }
+}
+
+/// Nodes as `nearwalk set` takes them.
+fn words(subject: &Subject, nodes: &[u32]) -> String {
+    let all = subject.nodes.iter().filter(|node| !node.cpus.is_empty());
+    if all.count() == nodes.len() {
+        return "all".to_owned();
+    }
+    let words: Vec<String> = nodes.iter().map(u32::to_string).collect();
+    words.join(",")
+}
+
+fn judge(subject: &Subject) -> Advice {
     let mut advice = Advice {
         verdict: Verdict::Nothing,
         gain: None,
@@ -160,6 +209,7 @@ pub fn advise(subject: &Subject) -> Advice {
         instead: Vec::new(),
         without: subject.lost.clone(),
         commands: None,
+        check: None,
     };
     if subject.nodes.len() <= 1 {
         advice.because = vec!["there is 1 node: no walk can be remote".to_owned()];
@@ -504,26 +554,12 @@ fn act(subject: &Subject, nodes: &[usize], advice: &mut Advice) {
             (node.to_string(), 1)
         }
         _ => {
-            let all = subject.nodes.iter().filter(|node| !node.cpus.is_empty());
-            let words = if all.count() == ids.len() {
-                "all".to_owned()
-            } else {
-                let words: Vec<String> = ids.iter().map(u32::to_string).collect();
-                words.join(",")
-            };
             advice.verdict = Verdict::Copy(ids.clone());
-            (words, ids.len() as u64 - 1)
+            (words(subject, &ids), ids.len() as u64 - 1)
         }
     };
     advice.memory = Some(copies * subject.tables_bytes);
-    let set = |what: &str| {
-        let whom = if subject.is_group {
-            format!("--cgroup {}", subject.name)
-        } else {
-            subject.pids[0].to_string()
-        };
-        format!("sudo nearwalk set {whom} {what}")
-    };
+    let set = |what: &str| format!("sudo nearwalk set {} {what}", whom(subject));
     let was = if subject.is_group {
         "default".to_owned()
     } else {

@@ -6,7 +6,7 @@ use nearwalk_perf::Missing;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::advice::{Advice, First, Verdict};
+use crate::advice::{Advice, First, Verdict, whom};
 use crate::exposure::{CpuTime, Tables};
 use crate::gain::Range;
 use crate::print::{bytes, percent};
@@ -108,12 +108,9 @@ pub fn text(subject: &Subject, advice: &Advice) -> String {
         line("undo", undo);
     }
     if let (Verdict::Measure, Err(Missing::Refused { .. })) = (&advice.verdict, &subject.counters) {
-        let whom = if subject.is_group {
-            format!("--cgroup {}", subject.name)
-        } else {
-            subject.pids[0].to_string()
-        };
-        line("next", &format!("sudo nearwalk advise {whom}"));
+        line("next", &format!("sudo nearwalk advise {}", whom(subject)));
+    } else if let Some(check) = &advice.check {
+        line("check", check);
     }
     out
 }
@@ -252,6 +249,7 @@ pub fn json(subject: &Subject, advice: &Advice) -> impl Serialize {
         "instead": advice.instead,
         "without": advice.without,
         "commands": commands,
+        "check": advice.check,
         "supported": subject.ours,
     })
 }

@@ -330,6 +330,40 @@ fn what_holds_already_is_seen_and_brought_back() {
 }
 
 #[test]
+fn a_trial_is_named_where_the_kernel_can_make_copies() {
+    let check = |name: &str, cpu, ours: bool, group: bool| {
+        let mut host = four_nodes(cpu);
+        let words = if group {
+            memcached(&mut host);
+            vec!["--cgroup", MEMCACHED]
+        } else {
+            redis(&mut host);
+            vec!["1000"]
+        };
+        if ours {
+            host.odd
+                .insert("/proc/self/pgtable_repl".into(), Ok(OFF.into()));
+        }
+        look_json(&host, name, &mut counted(0.4, 480.0), &words)["check"].clone()
+    };
+    assert_eq!(
+        check("trial-move", Some(CASCADE_LAKE), true, false),
+        "sudo nearwalk trial 1000 --on 1"
+    );
+    assert_eq!(
+        check("trial-copy", Some(CASCADE_LAKE), true, true),
+        format!("sudo nearwalk trial --cgroup {MEMCACHED}")
+    );
+    // Nothing was counted that a trial could go by.
+    assert_eq!(
+        check("trial-measure", None, true, false),
+        "sudo nearwalk trial 1000 --metric CMD"
+    );
+    let stock = check("trial-stock", Some(CASCADE_LAKE), false, false);
+    assert_eq!(stock, serde_json::Value::Null);
+}
+
+#[test]
 fn walks_in_a_virtual_machine_are_left_to_the_survey() {
     let mut host = four_nodes(Some(CASCADE_LAKE));
     redis(&mut host).nested = vec![380 * MIB, 0, 0, 0];

@@ -122,6 +122,7 @@ cat service/memory.pgtable_repl
 "#
     ));
     ran.assert("advise", "verdict   measure");
+    ran.assert("advise", "check     sudo nearwalk trial ");
     ran.assert("trial", "verdict   lower: -");
     ran.assert("trial", "restored  `default`, as it was found");
     // The tables of all that the program maps were made on node 0.
