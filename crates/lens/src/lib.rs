@@ -16,24 +16,17 @@
 pub mod access;
 pub mod address;
 pub mod champsim;
-pub mod config;
 mod cpu;
-pub mod experiment;
 mod fabric;
-pub mod fit;
 pub mod hash;
 pub mod kernelside;
 pub mod layout;
 pub mod live;
 pub mod machine;
 #[cfg(test)]
-mod net;
-#[cfg(test)]
 mod order;
-pub mod overhead;
 pub mod part;
 pub mod pipe;
-pub mod reference;
 pub mod simd;
 pub mod stats;
 pub mod system;
@@ -41,5 +34,3 @@ mod tables;
 pub mod tags;
 pub mod trace;
 pub mod units;
-pub mod validate;
-pub mod workload;

@@ -39,7 +39,7 @@ pub struct Machine {
     pub memory: MemoryConfig,
     /// Core model.
     pub core: CoreConfig,
-    /// The bandwidth hog of the papers' interference configurations.
+    /// A bandwidth hog, where an experiment has one.
     pub interferer: InterfererConfig,
     /// Inter-processor interrupts.
     pub ipi: IpiConfig,
@@ -180,7 +180,7 @@ pub struct MemoryConfig {
     /// Peak throughput between two nodes, one direction.
     pub link_bandwidth: Bandwidth,
     /// Share of 2 MiB ranges (0 to 1) that still find contiguous memory when
-    /// the papers' tool has fragmented this machine.
+    /// this machine is fragmented.
     pub fragmented_huge: f64,
     /// Share (0 to 1) of such a guest's memory that the hypervisor still maps
     /// by 2 MiB pages.

@@ -13,11 +13,11 @@ use std::fs;
 use std::path::Path;
 
 use common::{expect, expect_in_docs};
-use lens::config::{Scheme, Setup};
-use lens::experiment::{Budget, run};
 use lens::machine::Machine;
 use lens::pipe::Pace;
-use lens::workload::workload;
+use lens_papers::config::{Scheme, Setup};
+use lens_papers::experiment::{Budget, run};
+use lens_papers::workload::workload;
 use nearwalk_advise::advice::{GAIN, is_gain};
 use nearwalk_advise::gain::{ALL_NODES, E7, LOAD, ONE_NODE, Range, Walks, gain, saved};
 

@@ -7,11 +7,13 @@
 //! Mitosis paper's server instead.
 
 use lens::{
-    config::Setup,
-    experiment::{Budget, run as simulate},
     layout::{DataPolicy, HugePolicy, Policies, Shares, TablePolicy},
     machine::Machine,
     pipe::Pace,
+};
+use lens_papers::{
+    config::Setup,
+    experiment::{Budget, run as simulate},
     workload::{Scenario, workload},
 };
 
@@ -81,7 +83,7 @@ fn tables(picture: &Picture) -> Option<TablePolicy> {
 
 #[cfg(test)]
 mod tests {
-    use lens::config::Scheme;
+    use lens_papers::config::Scheme;
 
     use super::*;
     use crate::fixture;

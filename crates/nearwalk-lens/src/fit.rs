@@ -4,9 +4,9 @@
 use crate::util;
 use anyhow::Context;
 use clap::Args;
-use lens::experiment::Budget;
-use lens::fit::{KEYS, fit, get};
-use lens::reference::{Content, parse};
+use lens_papers::experiment::Budget;
+use lens_papers::fit::{KEYS, fit, get};
+use lens_papers::reference::{Content, parse};
 use std::path::PathBuf;
 use std::process::ExitCode;
 

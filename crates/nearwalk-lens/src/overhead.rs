@@ -3,8 +3,8 @@
 
 use clap::Args;
 use lens::address::PageSize;
-use lens::overhead::{nested_table_bytes, replication_overhead, table_bytes};
 use lens::units::Bytes;
+use lens_papers::overhead::{nested_table_bytes, replication_overhead, table_bytes};
 use std::process::ExitCode;
 
 #[derive(Debug, Args)]

@@ -3,12 +3,12 @@
 
 use crate::util;
 use clap::Args;
-use lens::config::{Scheme, Setup, UnknownConfig};
-use lens::experiment::{Budget, run as simulate};
 use lens::machine::Machine;
 use lens::pipe::Pace;
 use lens::stats::Stats;
-use lens::workload::{NAMES, workload};
+use lens_papers::config::{Scheme, Setup, UnknownConfig};
+use lens_papers::experiment::{Budget, run as simulate};
+use lens_papers::workload::{NAMES, workload};
 use serde::{Deserialize, Serialize};
 use std::process::ExitCode;
 

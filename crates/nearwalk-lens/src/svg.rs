@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Bar charts like the papers' figures, published beside predicted.
 
-use lens::validate::Row;
+use lens_papers::validate::Row;
 use std::fmt::Write as _;
 
 const BAR: f64 = 11.0;

@@ -12,7 +12,7 @@ use lens::part::standard::Standard;
 use lens::pipe::Pace;
 use lens::system::System;
 use lens::trace::{Recorder, Replay, read};
-use lens::workload::{NAMES, Scenario, workload};
+use lens_papers::workload::{NAMES, Scenario, workload};
 use std::fs::File;
 use std::io::{BufReader, BufWriter};
 use std::path::{Path, PathBuf};

@@ -4,10 +4,10 @@
 use crate::{svg, util};
 use anyhow::Context;
 use clap::Args;
-use lens::experiment::Budget;
 use lens::machine::Machine;
-use lens::reference::{Content, Dataset, parse};
-use lens::validate::{
+use lens_papers::experiment::Budget;
+use lens_papers::reference::{Content, Dataset, parse};
+use lens_papers::validate::{
     Fitted, Row, Summary, distinct, filed_twice, fit_all, ordered_pairs, predict, rows, summarise,
 };
 use serde::Serialize;

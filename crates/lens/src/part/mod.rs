@@ -4,8 +4,8 @@
 //! A [`crate::system::System`] is generic over [`Parts`], so a hardware
 //! proposal (a coalescing TLB, a HATRIC-style directory) is another `impl` of
 //! one trait and costs the others nothing at run time. The contract of each
-//! part stands at its trait; the modules below implement what the papers'
-//! servers have, and [`standard`] puts it together.
+//! part stands at its trait; the modules below implement what servers
+//! have, and [`standard`] puts it together.
 
 pub mod cache;
 pub mod memory;

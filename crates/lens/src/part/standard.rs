@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The parts that the papers' servers have.
+//! The parts that servers have.
 
 use super::Parts;
 use super::cache::{L1L2, Sliced};
@@ -8,7 +8,7 @@ use super::tlb::{PlainNestedTlb, TwoLevelTlb};
 use super::walk_cache::SplitWalkCache;
 use crate::machine::Machine;
 
-/// The parts of the papers' servers.
+/// What TLBs, caches and memory of today's servers are like.
 #[derive(Debug, Clone, Copy)]
 pub struct Standard;
 

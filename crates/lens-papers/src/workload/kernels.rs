@@ -2,9 +2,9 @@
 //! Kernels over arrays: GUPS, XSBench, Canneal, LibLinear, STREAM.
 
 use super::{ARENA, GIB, Scenario, Workload, place, region};
-use crate::access::{Access, Source};
-use crate::hash::Rng;
-use crate::layout::{Backing, Init};
+use lens::access::{Access, Source};
+use lens::hash::Rng;
+use lens::layout::{Backing, Init};
 
 /// Random read-modify-write over one table, addresses from the HPC Challenge
 /// polynomial: all independent.

@@ -5,18 +5,18 @@
 //! leaves it alone; one that does change numbers writes it anew with
 //! `NET_WRITE=1 cargo test -p lens --lib net::` and says why.
 
-use crate::address::PageSize;
-use crate::config::{Scheme, Setup};
-use crate::experiment::{build, cpus};
-use crate::kernelside::{LazyFill, LeafBits};
-use crate::layout::HugePolicy;
-use crate::live::{Live, NodeMap, Reference, Step};
-use crate::machine::Machine;
-use crate::part::standard::Standard;
-use crate::pipe::Pace;
-use crate::system::System;
-use crate::units::Bytes;
-use crate::workload::workload;
+use lens::address::PageSize;
+use lens::kernelside::{LazyFill, LeafBits};
+use lens::layout::HugePolicy;
+use lens::live::{Live, NodeMap, Reference, Step};
+use lens::machine::Machine;
+use lens::part::standard::Standard;
+use lens::pipe::Pace;
+use lens::system::System;
+use lens::units::Bytes;
+use lens_papers::config::{Scheme, Setup};
+use lens_papers::experiment::{build, cpus};
+use lens_papers::workload::workload;
 use std::fmt::Write;
 
 /// A machine whose L3 is small enough for a short run to turn it over.
@@ -239,7 +239,7 @@ fn counters_are_what_they_were() {
     for (name, counters) in &runs {
         writeln!(now, "== {name}\n{counters}").unwrap();
     }
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/net.golden");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/net.golden");
     if std::env::var_os("NET_WRITE").is_some() {
         std::fs::write(path, &now).unwrap();
     }

@@ -7,10 +7,10 @@
 
 use crate::config::{Scheme, Setup};
 use crate::experiment::{Budget, fit_pace, run};
-use crate::machine::Machine;
-use crate::pipe::Pace;
 use crate::reference::{Dataset, Run};
 use crate::workload::{Scenario, workload};
+use lens::machine::Machine;
+use lens::pipe::Pace;
 
 /// One configuration, predicted and published.
 #[derive(Debug, Clone, PartialEq)]

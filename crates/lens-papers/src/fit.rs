@@ -9,11 +9,11 @@
 //! fit. Coordinate descent with shrinking steps; nothing is random.
 
 use crate::experiment::{Budget, run};
-use crate::machine::Machine;
-use crate::pipe::Pace;
 use crate::reference::Run;
-use crate::units::Latency;
 use crate::workload::{Scenario, workload};
+use lens::machine::Machine;
+use lens::pipe::Pace;
+use lens::units::Latency;
 
 /// Constants that the fit may change, as their keys in the machine file.
 pub const KEYS: &[&str] = &[

@@ -13,10 +13,10 @@ mod graph;
 mod kernels;
 mod stores;
 
-use crate::access::Source;
-use crate::hash::{Rng, mix};
-use crate::layout::{Backing, Init, RegionSpec};
-use crate::units::Bytes;
+use lens::access::Source;
+use lens::hash::{Rng, mix};
+use lens::layout::{Backing, Init, RegionSpec};
+use lens::units::Bytes;
 
 /// Which experiment's size and thread count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -143,7 +143,7 @@ const ARENA: Backing = Backing::Arena { huge: 0.2 };
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::Access;
+    use lens::access::Access;
 
     const ALL: [Scenario; 4] = [
         Scenario::Thin,

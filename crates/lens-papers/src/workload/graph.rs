@@ -2,9 +2,9 @@
 //! Graph kernels: Graph500's breadth-first search and PageRank.
 
 use super::{GIB, Scenario, Workload, place, region};
-use crate::access::{Access, Source};
-use crate::hash::Rng;
-use crate::layout::{Backing, Init};
+use lens::access::{Access, Source};
+use lens::hash::Rng;
+use lens::layout::{Backing, Init};
 
 /// A vertex of a Kronecker graph drawn by its degree (Graph500's A = 0.57,
 /// B = C = 0.19), with ids shuffled as the benchmark does.

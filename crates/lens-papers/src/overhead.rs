@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Memory that page tables and their copies take, in closed form.
 
-use crate::address::PageSize;
-use crate::units::Bytes;
+use lens::address::PageSize;
+use lens::units::Bytes;
 
 /// Bytes of the page tables that map the addresses 0 to `footprint`, densely,
 /// with leaves of `page` and `levels` levels. Each level has at least one

@@ -2,9 +2,9 @@
 //! Index and key-value lookups: BTree, HashJoin, Redis, Memcached.
 
 use super::{ARENA, GIB, Scenario, Workload, place, region};
-use crate::access::{Access, Source};
-use crate::hash::Rng;
-use crate::layout::{Backing, Init};
+use lens::access::{Access, Source};
+use lens::hash::Rng;
+use lens::layout::{Backing, Init};
 
 /// Lookups in a B+ tree of order 16 that was filled from both ends of the key
 /// range, so that every node was split and is half full.

@@ -15,8 +15,8 @@
 //! `TF` before a one-socket name is transparent huge pages on fragmented
 //! memory.
 
-use crate::layout::{DataPolicy, HugePolicy, Nested, Policies, TablePolicy};
 use crate::workload::Scenario;
+use lens::layout::{DataPolicy, HugePolicy, Nested, Policies, TablePolicy};
 
 /// Share of the pages that AutoNUMA has moved when the papers measure. The
 /// Mitosis slides' dump of Memcached shows half to two thirds of the data on

@@ -3,13 +3,13 @@
 //! workload's own constant to its all-local run.
 
 use crate::config::Setup;
-use crate::layout::Layout;
-use crate::machine::Machine;
-use crate::part::standard::Standard;
-use crate::pipe::Pace;
-use crate::stats::Stats;
-use crate::system::System;
 use crate::workload::Workload;
+use lens::layout::Layout;
+use lens::machine::Machine;
+use lens::part::standard::Standard;
+use lens::pipe::Pace;
+use lens::stats::Stats;
+use lens::system::System;
 
 /// How much to simulate: a window after warm-up stands for the whole run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What papers ran on the modelled machines, and what came of it.
+//!
+//! The model ([`lens`]) names no paper. Here are programs at the sizes that
+//! papers ran them ([`workload`]), placements under the papers' names
+//! ([`config`]), published numbers ([`reference`]), and how far the model is
+//! from them ([`validate`]). [`experiment`] puts one of each on a machine.
+
+pub mod config;
+pub mod experiment;
+pub mod fit;
+pub mod overhead;
+pub mod reference;
+pub mod validate;
+pub mod workload;
