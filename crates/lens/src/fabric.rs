@@ -535,7 +535,8 @@ mod tests {
             m.interferer.outstanding = 60.0;
             let mut f = Fabric::<Standard>::new(&m, 1, multi_node);
             let mut stats = Stats::default();
-            // 60 lines of 64 bytes ahead, at 75 % of 28 GB/s: 402 cycles.
+            // 60 lines of 64 bytes at 75 % of 28 GB/s take 402 cycles, of which 280
+            // are latency, and the queue is rarely empty: 132 cycles.
             f.memory.add_interferer(home);
             let mut seen = f.seen_from(0, 0, &mut stats);
             let line = Key::new(0x100);
@@ -547,8 +548,8 @@ mod tests {
             f.shared[0].contains(line.other())
         };
         for (multi_node, home) in [(false, 0), (true, 0), (true, 1)] {
-            assert!(!prefetched("400 cycles", multi_node, home), "{home}");
-            assert!(prefetched("404 cycles", multi_node, home), "{home}");
+            assert!(!prefetched("130 cycles", multi_node, home), "{home}");
+            assert!(prefetched("134 cycles", multi_node, home), "{home}");
         }
     }
 

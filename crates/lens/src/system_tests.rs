@@ -258,7 +258,8 @@ fn a_chain_pays_walk_data_and_base_in_full() {
 fn behind_an_interferer_a_store_waits_twice_and_a_load_once() {
     let m = machine(4);
     let per_line = m.memory.bandwidth.cycles_per_line(m.clock).0 / m.memory.random_efficiency;
-    let ahead = m.interferer.outstanding * per_line;
+    // Until a line takes what the hog's own do.
+    let ahead = m.interferer.outstanding * per_line - m.memory.local.at(m.clock).0;
     for (write, want) in [(false, ahead), (true, 2.0 * ahead)] {
         let huge = Policies {
             huge: HugePolicy::Gigantic,
