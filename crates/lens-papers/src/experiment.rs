@@ -36,32 +36,29 @@ impl Budget {
 
 /// CPUs that the workload's threads run on.
 pub fn cpus(m: &Machine, w: &Workload, setup: &Setup) -> Vec<usize> {
-    let nodes = if setup.scenario.is_wide() {
-        m.sockets
-    } else {
-        1
-    };
-    let per_node = m.cores_per_socket * m.threads_per_core;
-    let all = nodes * per_node;
-    let n = w.threads.unwrap_or(all).clamp(1, all);
-    // Whole cores first, then their second threads, spread over the nodes.
-    (0..n)
-        .map(|i| {
-            let (node, k) = (i % nodes, i / nodes);
-            let (core, thread) = (k % m.cores_per_socket, k / m.cores_per_socket);
-            node * per_node + core * m.threads_per_core + thread
+    let cores = m.node_of_cores();
+    let mut first = vec![0; m.nodes().len()];
+    // Cores by their place on their node, nodes in turns.
+    let mut order: Vec<(usize, usize, usize)> = cores
+        .iter()
+        .enumerate()
+        .map(|(core, &node)| {
+            first[node] += 1;
+            (first[node], node, core)
         })
-        .collect()
+        .filter(|&(_, node, _)| setup.scenario.is_wide() || node == 0)
+        .collect();
+    order.sort_unstable();
+    // Whole cores first, then their second threads.
+    let all = (0..m.threads_per_core)
+        .flat_map(|thread| order.iter().map(move |o| o.2 * m.threads_per_core + thread));
+    let n = w.threads.unwrap_or(usize::MAX).max(1);
+    all.take(n).collect()
 }
 
 /// A machine with the workload's threads on it, cold.
 pub fn build(m: &Machine, w: &Workload, setup: &Setup, pace: Pace, seed: u64) -> System<Standard> {
-    let layout = Layout::new(
-        &w.regions,
-        m.sockets,
-        m.memory.per_node,
-        setup.policies.on(m),
-    );
+    let layout = Layout::on(m, &w.regions, setup.policies);
     let starts: Vec<u64> = (0..w.regions.len()).map(|i| layout.start(i)).collect();
     let cpus = cpus(m, w, setup);
     let sources = (0..cpus.len())
@@ -88,7 +85,7 @@ pub fn run(
 ) -> Stats {
     let mut system = build(m, w, setup, pace, seed);
     let nodes = if setup.scenario.is_wide() {
-        m.sockets as u64
+        m.nodes_with_cpus().len() as u64
     } else {
         1
     };

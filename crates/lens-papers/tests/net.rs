@@ -120,7 +120,7 @@ fn generated(case: &Case) -> String {
     let first = system.run(n);
     (case.meanwhile)(&mut system);
     let second = system.run(n);
-    let lines: Vec<u64> = (0..m.sockets)
+    let lines: Vec<u64> = (0..m.nodes().len())
         .map(|n| system.memory().lines_served(n))
         .collect();
     format!("first {first:#?}\nsecond {second:#?}\nlines {lines:?}\n")

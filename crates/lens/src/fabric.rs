@@ -199,7 +199,7 @@ impl<P: Parts> Fabric<P> {
     pub fn new(m: &Machine, cores: usize, multi_node: bool) -> Self {
         Fabric {
             cores: (0..cores).map(|_| CoreParts::new(m)).collect(),
-            shared: (0..m.sockets).map(|_| P::shared(m)).collect(),
+            shared: m.nodes().iter().map(|_| P::shared(m)).collect(),
             memory: P::memory(m),
             costs: Costs::new(m),
             multi_node,

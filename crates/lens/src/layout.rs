@@ -198,7 +198,12 @@ struct Region {
 pub struct Layout {
     regions: Vec<Region>,
     nodes: usize,
+    /// Of the first node.
     node_bytes: u64,
+    /// Bytes of each node and all before it, in the order in which they fill.
+    fills: Vec<(u64, usize)>,
+    /// Nodes that have CPUs, and so touch memory.
+    touchers: Vec<usize>,
     /// Bytes of all regions.
     bytes: u64,
     policies: Policies,
@@ -213,12 +218,27 @@ const REGION_ALIGN: u64 = 1 << 30;
 const FIRST_ADDRESS: u64 = 1 << 36;
 
 impl Layout {
-    /// Lays `specs` out in order on `nodes` nodes of `node_bytes` each.
+    /// Lays `specs` out in order on `nodes` nodes of `node_bytes` each, all
+    /// with CPUs.
     ///
     /// # Panics
     /// With no node or no region.
     pub fn new(specs: &[RegionSpec], nodes: usize, node_bytes: Bytes, policies: Policies) -> Self {
-        assert!(nodes > 0 && !specs.is_empty());
+        let touchers = (0..nodes).collect();
+        Layout::with(specs, &vec![node_bytes.0; nodes], touchers, policies)
+    }
+
+    /// Lays `specs` out in order on the nodes of `m`.
+    ///
+    /// # Panics
+    /// With no region.
+    pub fn on(m: &Machine, specs: &[RegionSpec], policies: Policies) -> Self {
+        let bytes: Vec<u64> = m.nodes().iter().map(|n| n.memory.0).collect();
+        Layout::with(specs, &bytes, m.nodes_with_cpus(), policies.on(m))
+    }
+
+    fn with(specs: &[RegionSpec], bytes: &[u64], touchers: Vec<usize>, policies: Policies) -> Self {
+        assert!(!bytes.is_empty() && !specs.is_empty());
         let (mut at, mut filled) = (FIRST_ADDRESS, 0);
         let regions = specs
             .iter()
@@ -238,12 +258,25 @@ impl Layout {
                 }
             })
             .collect();
-        let bytes = specs.iter().map(|s| s.bytes.0).sum::<u64>().max(1);
+        // Memory without CPUs is what the kernel falls back to last.
+        let alone = (0..bytes.len()).filter(|n| !touchers.contains(n));
+        let mut sum = 0;
+        let fills = touchers
+            .iter()
+            .copied()
+            .chain(alone)
+            .map(|n| {
+                sum += bytes[n];
+                (sum, n)
+            })
+            .collect();
         Layout {
             regions,
-            nodes,
-            node_bytes: node_bytes.0,
-            bytes,
+            nodes: bytes.len(),
+            node_bytes: bytes[0],
+            fills,
+            touchers,
+            bytes: specs.iter().map(|s| s.bytes.0).sum::<u64>().max(1),
             policies,
             only_small: matches!(policies.huge, HugePolicy::Never | HugePolicy::Fragmented),
         }
@@ -253,14 +286,8 @@ impl Layout {
     /// (first address, address beyond), each one mapping that `init` touched.
     ///
     /// # Panics
-    /// With no node or no range.
-    pub fn of_ranges(
-        ranges: &[(u64, u64)],
-        init: Init,
-        nodes: usize,
-        node_bytes: Bytes,
-        policies: Policies,
-    ) -> Self {
+    /// With no range.
+    pub fn of_ranges(m: &Machine, ranges: &[(u64, u64)], init: Init, policies: Policies) -> Self {
         let specs: Vec<RegionSpec> = ranges
             .iter()
             .map(|(start, end)| RegionSpec {
@@ -270,7 +297,7 @@ impl Layout {
                 backing: Backing::Mapped,
             })
             .collect();
-        let mut layout = Layout::new(&specs, nodes, node_bytes, policies);
+        let mut layout = Layout::on(m, &specs, policies);
         for (r, &(start, end)) in layout.regions.iter_mut().zip(ranges) {
             (r.start, r.end) = (start, end);
         }
@@ -348,7 +375,8 @@ impl Layout {
     #[inline]
     fn fill_node(&self, r: &Region, va: u64) -> usize {
         let touched = r.filled_before + va.saturating_sub(r.start);
-        ((touched / self.node_bytes) as usize).min(self.nodes - 1)
+        let at = self.fills.partition_point(|&(upto, _)| upto <= touched);
+        self.fills[at.min(self.fills.len() - 1)].1
     }
 
     /// Node of the thread that first touches the unit of `1 << shift` bytes
@@ -360,10 +388,14 @@ impl Layout {
         match r.spec.init {
             Init::Single => self.fill_node(r, unit_start),
             Init::Parallel => {
-                let share = (r.end - r.start).div_ceil(self.nodes as u64).max(1);
-                (((unit_start - r.start) / share) as usize).min(self.nodes - 1)
+                let n = self.touchers.len();
+                let share = (r.end - r.start).div_ceil(n as u64).max(1);
+                self.touchers[(((unit_start - r.start) / share) as usize).min(n - 1)]
             }
-            Init::Scatter => scatter(va >> shift, u64::from(shift), self.nodes),
+            Init::Scatter => {
+                let n = self.touchers.len();
+                self.touchers[scatter(va >> shift, u64::from(shift), n)]
+            }
         }
     }
 
@@ -509,6 +541,31 @@ fn scatter(x: u64, salt: u64, nodes: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_without_cpus_is_touched_by_nobody_and_filled_last() {
+        let text = crate::machine::BUILTIN[0].1.to_owned() + "[[node]]\nmemory = \"1 TiB\"\n";
+        let m = Machine::from_toml(&text).unwrap();
+        for init in [Init::Parallel, Init::Scatter, Init::Single] {
+            let l = Layout::on(
+                &m,
+                &[spec(init, 1000)],
+                native(FIRST_TOUCH, TablePolicy::Stock),
+            );
+            let gib = |i: u64| l.data_node(l.start(0) + (i << 30));
+            let beyond = (0..1000).filter(|&i| gib(i) == 4).count();
+            assert_eq!(
+                beyond,
+                if init == Init::Single { 488 } else { 0 },
+                "{init:?}"
+            );
+        }
+        let policies = native(DataPolicy::Interleave, TablePolicy::Stock);
+        let l = Layout::on(&m, &[spec(Init::Single, 1)], policies);
+        let mut nodes: Vec<_> = (0..5).map(|i| l.data_node(l.start(0) + i * 4096)).collect();
+        nodes.sort_unstable();
+        assert_eq!(nodes, [0, 1, 2, 3, 4]);
+    }
 
     fn spec(init: Init, gib: u64) -> RegionSpec {
         RegionSpec {

@@ -434,18 +434,16 @@ impl<P: Parts> Live<P> {
     /// [`LiveError`] if a node of `nodes` or `map` does not exist on `m`, or a
     /// node has more CPUs than cores.
     pub fn new(m: &Machine, pace: Pace, nodes: &[usize], map: NodeMap) -> Result<Self, LiveError> {
-        let last = m.sockets - 1;
+        let there = m.nodes();
+        let last = there.len() - 1;
         for (cpu, &node) in nodes.iter().enumerate() {
             if node > last {
                 return Err(LiveError::CpuNode { cpu, node, last });
             }
             let cpus = nodes.iter().filter(|&&n| n == node).count();
-            if cpus > m.cores_per_socket {
-                return Err(LiveError::Cores {
-                    node,
-                    cpus,
-                    cores: m.cores_per_socket,
-                });
+            let cores = there[node].cores;
+            if cpus > cores {
+                return Err(LiveError::Cores { node, cpus, cores });
             }
         }
         if let Some(&(start, _, node)) = map.ranges.iter().find(|r| r.2 > last) {

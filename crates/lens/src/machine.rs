@@ -5,6 +5,10 @@
 //! and what is allowed. Constants that were fitted (see [`Machine::fitted`])
 //! are frozen in the file; nothing in the model changes them afterwards.
 
+mod nodes;
+
+pub use nodes::{MatrixConfig, Node, NodeClass};
+
 use crate::units::{Bandwidth, Bytes, Hertz, Latency};
 use serde::Deserialize;
 
@@ -21,7 +25,7 @@ pub struct Machine {
     pub fitted: String,
     /// Core clock, which all cycles count.
     pub clock: Hertz,
-    /// NUMA nodes, one per socket; 1 to 64.
+    /// Sockets, which are nodes that are alike; 1 to 64.
     pub sockets: usize,
     /// Physical cores per socket, 1 to 1024.
     pub cores_per_socket: usize,
@@ -43,6 +47,12 @@ pub struct Machine {
     pub interferer: InterfererConfig,
     /// Inter-processor interrupts.
     pub ipi: IpiConfig,
+    /// Nodes besides the sockets, if any.
+    #[serde(default)]
+    pub node: Vec<NodeClass>,
+    /// What lies between nodes, where pairs differ.
+    #[serde(default)]
+    pub matrix: MatrixConfig,
 }
 
 /// A set-associative structure of `entries` in sets of `ways`.
@@ -281,16 +291,7 @@ impl Machine {
     }
 
     fn check(&self) -> Result<(), MachineError> {
-        let range = |key: &str, value: f64, lo: f64, hi: f64| {
-            if (lo..=hi).contains(&value) {
-                return Ok(());
-            }
-            Err(MachineError::Range {
-                key: key.to_owned(),
-                value: value.to_string(),
-                allowed: format!("{lo} to {hi} is allowed"),
-            })
-        };
+        let range = in_range;
         range("clock (Hz)", self.clock.0, 1e8, 1e11)?;
         range("sockets", self.sockets as f64, 1.0, 64.0)?;
         range(
@@ -314,18 +315,11 @@ impl Machine {
             0.0,
             1e5,
         )?;
-        range("memory.bandwidth (B/s)", self.memory.bandwidth.0, 1e8, 1e13)?;
         range(
             "memory.link_bandwidth (B/s)",
             self.memory.link_bandwidth.0,
             1e8,
             1e13,
-        )?;
-        range(
-            "memory.random_efficiency",
-            self.memory.random_efficiency,
-            0.1,
-            1.0,
         )?;
         range(
             "memory.fragmented_huge",
@@ -385,13 +379,19 @@ impl Machine {
                 });
             }
         }
-        Ok(())
+        self.check_nodes()
     }
+}
 
-    /// Hardware threads in all.
-    pub fn cpus(&self) -> usize {
-        self.sockets * self.cores_per_socket * self.threads_per_core
+fn in_range(key: &str, value: f64, lo: f64, hi: f64) -> Result<(), MachineError> {
+    if (lo..=hi).contains(&value) {
+        return Ok(());
     }
+    Err(MachineError::Range {
+        key: key.to_owned(),
+        value: value.to_string(),
+        allowed: format!("{lo} to {hi} is allowed"),
+    })
 }
 
 trait Names {

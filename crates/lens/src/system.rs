@@ -92,6 +92,7 @@ impl<P: Parts> System<P> {
         let mut by_core: Vec<(usize, Option<usize>)> = Vec::new();
         let mut core_ids: Vec<usize> = Vec::new();
         let mut threads = Vec::new();
+        let nodes = m.node_of_cores();
         for (t, (&cpu, source)) in cpus.iter().zip(sources).enumerate() {
             assert!(cpu < m.cpus(), "CPU {cpu} of {}", m.cpus());
             let core = cpu / m.threads_per_core;
@@ -107,10 +108,7 @@ impl<P: Parts> System<P> {
                     core_ids.len() - 1
                 }
             };
-            threads.push(Thread::new(
-                Pipe::new(slot, core / m.cores_per_socket, pace),
-                source,
-            ));
+            threads.push(Thread::new(Pipe::new(slot, nodes[core], pace), source));
         }
         // Two threads of a core halve its reorder buffer between them.
         for (a, b) in by_core.iter().filter_map(|&(a, b)| Some((a, b?))) {

@@ -153,12 +153,7 @@ fn against(
     pace: Pace,
     n: u64,
 ) -> anyhow::Result<ExitCode> {
-    let layout = Layout::new(
-        &w.regions,
-        m.sockets,
-        m.memory.per_node,
-        setup("LP-LD")?.policies.on(m),
-    );
+    let layout = Layout::on(m, &w.regions, setup("LP-LD")?.policies);
     let mut accesses: Vec<Access> = Vec::new();
     let mut source = w.source(&[layout.start(0)], 1, 0);
     while (accesses.len() as u64) < n {

@@ -139,12 +139,7 @@ fn record(a: &RecordArgs) -> anyhow::Result<ExitCode> {
         )
     })?;
     let m = util::machine("e7-4850v3")?;
-    let layout = Layout::new(
-        &w.regions,
-        m.sockets,
-        m.memory.per_node,
-        setup("LP-LD")?.policies.on(&m),
-    );
+    let layout = Layout::on(&m, &w.regions, setup("LP-LD")?.policies);
     let starts: Vec<u64> = (0..w.regions.len()).map(|i| layout.start(i)).collect();
     let mut sources: Vec<_> = (0..a.threads as usize)
         .map(|t| w.source(&starts, a.seed, t))
@@ -243,8 +238,7 @@ fn replay(a: &ReplayArgs) -> anyhow::Result<ExitCode> {
         if s.scenario.is_wide() {
             bail!("`{config}` is for all sockets; a trace runs on one");
         }
-        let (nodes, size) = (m.sockets, m.memory.per_node);
-        let layout = Layout::of_ranges(&covered, Init::Single, nodes, size, s.policies.on(&m));
+        let layout = Layout::of_ranges(&m, &covered, Init::Single, s.policies);
         let cpus: Vec<usize> = (0..used.len()).map(|i| i * m.threads_per_core).collect();
         let sources = used
             .iter()

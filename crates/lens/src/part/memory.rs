@@ -31,7 +31,7 @@
 //! waits for longer than their patience.
 
 use super::Memory;
-use crate::machine::Machine;
+use crate::machine::{Machine, Node};
 use std::hint::black_box;
 
 /// A line among arrivals that nobody waits for.
@@ -111,8 +111,6 @@ impl Server {
 pub struct QueuedMemory {
     nodes: Vec<Server>,
     links: Vec<Server>,
-    local: f64,
-    remote: f64,
     remote_cache: f64,
     /// A forwarded line is read by its home all the same.
     directory: bool,
@@ -126,18 +124,22 @@ pub struct QueuedMemory {
 impl QueuedMemory {
     /// The memory of `m`, idle.
     pub fn new(m: &Machine) -> Self {
-        let n = m.sockets;
-        let streaming = m.memory.bandwidth.cycles_per_line(m.clock).0;
-        let per_line = streaming / m.memory.random_efficiency;
-        let link = m.memory.link_bandwidth.cycles_per_line(m.clock).0;
-        let local = m.memory.local.at(m.clock).0;
-        let remote = m.memory.remote.at(m.clock).0;
-        QueuedMemory {
+        let nodes = m.nodes();
+        let n = nodes.len();
+        let memory = |(i, node): (usize, &Node)| {
+            let streaming = node.bandwidth.cycles_per_line(m.clock).0;
+            let per_line = streaming / node.random_efficiency;
             // A row that is open already takes the time of streaming.
-            nodes: vec![Server::new(per_line, local, m.memory.random_efficiency); n],
-            links: vec![Server::new(link, remote, 1.0); n * n],
-            local,
-            remote,
+            Server::new(per_line, m.latency(i, i), node.random_efficiency)
+        };
+        let link = |i: usize| {
+            let (home, from) = (i / n, i % n);
+            let per_line = m.link_bandwidth(from, home).cycles_per_line(m.clock).0;
+            Server::new(per_line, m.latency(from, home), 1.0)
+        };
+        QueuedMemory {
+            nodes: nodes.iter().enumerate().map(memory).collect(),
+            links: (0..n * n).map(link).collect(),
             remote_cache: m.memory.remote_cache.at(m.clock).0,
             directory: m.memory.directory,
             hog: m.interferer.outstanding,
@@ -163,12 +165,14 @@ impl QueuedMemory {
 impl Memory for QueuedMemory {
     #[inline(always)]
     fn read(&mut self, from: usize, home: usize) -> f64 {
-        let wait = self.nodes[home].arrive();
-        if from == home {
-            return self.local + wait;
-        }
         let n = self.nodes.len();
-        self.remote + wait + self.links[home * n + from].arrive()
+        let node = &mut self.nodes[home];
+        let wait = node.arrive();
+        if from == home {
+            return node.nominal + wait;
+        }
+        let link = &mut self.links[home * n + from];
+        link.nominal + wait + link.arrive()
     }
 
     #[inline(always)]
@@ -220,7 +224,7 @@ impl Memory for QueuedMemory {
             // What most lines do, with one look at their node.
             let node = &mut self.nodes[home];
             node.arrivals += 1 + u64::from(modified) + u64::from(prefetched) * UNAWAITED;
-            let cycles = self.local + node.wait;
+            let cycles = node.nominal + node.wait;
             return if modified { cycles + node.wait } else { cycles };
         }
         if prefetched {
@@ -252,7 +256,7 @@ impl Memory for QueuedMemory {
         let lines = 1 + u64::from(prefetched) * UNAWAITED;
         node.arrivals += if held { 0 } else { lines };
         // Compilers would make a branch of this if they saw what it is.
-        [self.local + node.wait, cycles][black_box(usize::from(held))]
+        [node.nominal + node.wait, cycles][black_box(usize::from(held))]
     }
 
     fn end_quantum(&mut self, cycles: f64) {
@@ -315,6 +319,19 @@ mod tests {
         assert_eq!(m.read(0, 0), 280.0);
         assert_eq!(m.read(0, 3), 580.0);
         assert_eq!(m.forward(0, 3, 3), 360.0);
+    }
+
+    #[test]
+    fn nodes_have_latency_and_bandwidth_of_their_own() {
+        let text = crate::machine::BUILTIN[0].1.to_owned()
+            + "[[node]]\nlatency = \"700 cycles\"\nbandwidth = \"7 GB/s\"\n";
+        let mut machine = Machine::from_toml(&text).unwrap();
+        machine.node[0].random_efficiency = Some(1.0);
+        let mut m = QueuedMemory::new(&machine);
+        assert_eq!((m.read(0, 4), m.read(0, 3)), (1000.0, 580.0));
+        // Many requesters get what its memory has, less than the link.
+        let many = throughput(&mut m, 400, 0, 4, ALONE);
+        assert!((many * 4.0 * LINE - 1.0).abs() < 0.03, "{many}");
     }
 
     #[test]

@@ -221,7 +221,7 @@ pub trait SharedCache {
 pub trait Memory {
     /// Latency in cycles of a line that `from` reads from the memory of
     /// `home`, load included, and notes the traffic. Nodes are below the
-    /// machine's number of sockets.
+    /// machine's number of nodes.
     fn read(&mut self, from: usize, home: usize) -> f64;
     /// The same when the L3 of `holder`, another node, supplies the line.
     fn forward(&mut self, from: usize, holder: usize, home: usize) -> f64;
