@@ -196,7 +196,12 @@ pub(crate) struct Fabric<P: Parts> {
 }
 
 impl<P: Parts> Fabric<P> {
+    /// # Panics
+    /// If the parts cannot be what `m` says.
     pub fn new(m: &Machine, cores: usize, multi_node: bool) -> Self {
+        if let Err(e) = P::check(m) {
+            panic!("{e}");
+        }
         Fabric {
             cores: (0..cores).map(|_| CoreParts::new(m)).collect(),
             shared: m.nodes().iter().map(|_| P::shared(m)).collect(),

@@ -433,6 +433,9 @@ impl<P: Parts> Live<P> {
     /// # Errors
     /// [`LiveError`] if a node of `nodes` or `map` does not exist on `m`, or a
     /// node has more CPUs than cores.
+    ///
+    /// # Panics
+    /// If [`Parts::check`] refuses `m`.
     pub fn new(m: &Machine, pace: Pace, nodes: &[usize], map: NodeMap) -> Result<Self, LiveError> {
         let there = m.nodes();
         let last = there.len() - 1;

@@ -11,6 +11,8 @@ pub use nodes::{MatrixConfig, Node, NodeClass};
 
 use crate::units::{Bandwidth, Bytes, Hertz, Latency};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
 
 /// A machine as its TOML file describes it.
 #[derive(Debug, Clone, Deserialize)]
@@ -53,6 +55,10 @@ pub struct Machine {
     /// What lies between nodes, where pairs differ.
     #[serde(default)]
     pub matrix: MatrixConfig,
+    /// What parts are like that the other keys do not describe, by name: a part
+    /// reads its own with [`Machine::part`].
+    #[serde(default)]
+    pub part: BTreeMap<String, toml::Table>,
 }
 
 /// A set-associative structure of `entries` in sets of `ways`.
@@ -247,6 +253,28 @@ pub enum MachineError {
         /// What is allowed.
         allowed: String,
     },
+    /// What a part has for itself is not as it wants it.
+    #[error("machine file: [part.{name}]: {why}")]
+    Part {
+        /// The part.
+        name: String,
+        /// What is wrong with it.
+        why: toml::de::Error,
+    },
+    /// A part has no table that says what it is like.
+    #[error("machine file: there is no [part.{name}]")]
+    LacksPart {
+        /// The part.
+        name: String,
+    },
+    /// A table that no part reads.
+    #[error("machine file: no part reads [part.{name}]; {known}")]
+    NoPart {
+        /// The part.
+        name: String,
+        /// What is allowed.
+        known: String,
+    },
     /// No built-in machine of that name.
     #[error("no built-in machine `{name}`; there are {known}, or give the path of a TOML file")]
     Unknown {
@@ -286,6 +314,48 @@ impl Machine {
             None => Err(MachineError::Unknown {
                 name: name.to_owned(),
                 known: BUILTIN.map_names(),
+            }),
+        }
+    }
+
+    /// The table `[part.NAME]` as the part of that name reads it, if there is one.
+    ///
+    /// # Errors
+    /// [`MachineError::Part`] with what `T` says of it.
+    pub fn part<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, MachineError> {
+        let Some(table) = self.part.get(name) else {
+            return Ok(None);
+        };
+        let read = T::deserialize(table.clone()).map_err(|why| MachineError::Part {
+            name: name.to_owned(),
+            why,
+        });
+        read.map(Some)
+    }
+
+    /// [`Machine::part`] of a part that cannot be without its table.
+    ///
+    /// # Errors
+    /// As that, or [`MachineError::LacksPart`].
+    pub fn need_part<T: DeserializeOwned>(&self, name: &str) -> Result<T, MachineError> {
+        self.part(name)?.ok_or_else(|| MachineError::LacksPart {
+            name: name.to_owned(),
+        })
+    }
+
+    /// Refuses tables of parts other than `read`.
+    ///
+    /// # Errors
+    /// [`MachineError::NoPart`] names the first.
+    pub fn check_parts(&self, read: &[&str]) -> Result<(), MachineError> {
+        match self.part.keys().find(|name| !read.contains(&&***name)) {
+            None => Ok(()),
+            Some(name) => Err(MachineError::NoPart {
+                name: name.clone(),
+                known: match read {
+                    [] => "the standard parts have no tables of their own".to_owned(),
+                    names => format!("there are {}", names.join(", ")),
+                },
             }),
         }
     }
@@ -413,6 +483,25 @@ mod tests {
             let m = Machine::builtin(name).unwrap_or_else(|e| panic!("{name}: {e}"));
             assert!(m.cpus() >= 8, "{name}");
         }
+    }
+
+    #[test]
+    fn a_part_reads_its_own_table_and_refuses_what_it_does_not_know() {
+        #[derive(Debug, PartialEq, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Colt {
+            reach: u32,
+        }
+        let with = |more: &str| Machine::from_toml(&format!("{}{more}", BUILTIN[0].1)).unwrap();
+        let m = with("[part.colt]\nreach = 4\n");
+        assert_eq!(m.part("colt").unwrap(), Some(Colt { reach: 4 }));
+        assert_eq!(m.part::<Colt>("anchor").unwrap(), None);
+        assert!(m.check_parts(&["anchor", "colt"]).is_ok());
+        let e = m.check_parts(&["anchor"]).unwrap_err().to_string();
+        assert!(e.contains("part.colt") && e.contains("anchor"), "{e}");
+        let m = with("[part.colt]\nreech = 4\n");
+        let e = m.part::<Colt>("colt").unwrap_err().to_string();
+        assert!(e.contains("part.colt") && e.contains("reech"), "{e}");
     }
 
     #[test]

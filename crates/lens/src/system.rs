@@ -80,7 +80,8 @@ impl<P: Parts> System<P> {
     /// `cpus[i]` (numbered node by node, core by core, hyper-thread last).
     ///
     /// # Panics
-    /// If a CPU does not exist, is named twice, or the lists differ in length.
+    /// If a CPU does not exist, is named twice, or the lists differ in length, and
+    /// if [`Parts::check`] refuses `m`.
     pub fn new(
         m: &Machine,
         layout: Layout,

@@ -3,6 +3,8 @@
 
 use anyhow::Context;
 use lens::machine::{BUILTIN, Machine};
+use lens::part::Parts;
+use lens::part::standard::Standard;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +15,9 @@ pub fn machine(name: &str) -> anyhow::Result<Machine> {
         return Ok(Machine::builtin(name)?);
     }
     let text = std::fs::read_to_string(name).with_context(|| format!("reading {name}"))?;
-    Machine::from_toml(&text).with_context(|| name.to_owned())
+    let m = Machine::from_toml(&text).with_context(|| name.to_owned())?;
+    Standard::check(&m).with_context(|| name.to_owned())?;
+    Ok(m)
 }
 
 /// Refuses a base or a window out of range.

@@ -12,7 +12,7 @@ use ::lens::{
     address::PageSize,
     live::{CpuStats, Live, NodeMap, Reference, Step},
     machine::Machine,
-    part::standard::Standard,
+    part::{Parts, standard::Standard},
     pipe::Pace,
     stats::Stats,
 };
@@ -321,7 +321,9 @@ fn read_machine(name: &str) -> Result<Machine, String> {
         return Err(unknown);
     }
     let text = fs::read_to_string(name).map_err(|error| format!("{name}: {error}"))?;
-    Machine::from_toml(&text).map_err(|error| format!("{name}: {error}"))
+    let machine = Machine::from_toml(&text).map_err(|error| format!("{name}: {error}"))?;
+    Standard::check(&machine).map_err(|error| format!("{name}: {error}"))?;
+    Ok(machine)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ pub mod tlb;
 pub mod walk_cache;
 
 use crate::address::{Asid, Line, PageSize};
-use crate::machine::Machine;
+use crate::machine::{Machine, MachineError};
 use crate::simd::{Found, Host};
 use crate::tags::Key;
 
@@ -279,6 +279,14 @@ pub trait Parts {
     type Shared: SharedCache;
     /// Memory.
     type Memory: Memory;
+    /// Whether these parts can be what `m` says. A set with tables of its own
+    /// (`[part.NAME]`) reads them here; others refuse all such tables.
+    ///
+    /// # Errors
+    /// What a part says of its table, or that nobody reads one.
+    fn check(m: &Machine) -> Result<(), MachineError> {
+        m.check_parts(&[])
+    }
     /// TLBs for one core of `m`.
     fn tlb(m: &Machine) -> Self::Tlb;
     /// Native (guest) walk caches for one core of `m`.
