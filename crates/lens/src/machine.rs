@@ -304,6 +304,38 @@ impl Machine {
         Ok(m)
     }
 
+    /// The same with other values for some keys, which are given with dots
+    /// (`memory.remote`). A value that is not TOML by itself is a string.
+    ///
+    /// # Errors
+    /// As [`Machine::from_toml`]; also a key with something in it that is no
+    /// table.
+    pub fn from_toml_with(text: &str, values: &[(&str, &str)]) -> Result<Self, MachineError> {
+        let mut file: toml::Table = toml::from_str(text)?;
+        for (key, value) in values {
+            let mut path: Vec<&str> = key.split('.').collect();
+            let last = path.pop().unwrap_or_default();
+            let mut table = &mut file;
+            for part in path {
+                let inner = table
+                    .entry(part)
+                    .or_insert_with(|| toml::Table::new().into());
+                table = inner.as_table_mut().ok_or_else(|| MachineError::Range {
+                    key: (*key).to_owned(),
+                    value: (*value).to_owned(),
+                    allowed: format!("`{part}` is no table"),
+                })?;
+            }
+            let parsed = toml::from_str::<toml::Table>(&format!("v = {value}"));
+            let parsed = parsed.ok().and_then(|mut t| t.remove("v"));
+            let text = || toml::Value::String((*value).to_owned());
+            table.insert(last.to_owned(), parsed.unwrap_or_else(text));
+        }
+        let m: Machine = file.try_into()?;
+        m.check()?;
+        Ok(m)
+    }
+
     /// One of the [`BUILTIN`] machines.
     ///
     /// # Errors
@@ -502,6 +534,24 @@ mod tests {
         let m = with("[part.colt]\nreech = 4\n");
         let e = m.part::<Colt>("colt").unwrap_err().to_string();
         assert!(e.contains("part.colt") && e.contains("reech"), "{e}");
+    }
+
+    #[test]
+    fn keys_are_given_other_values() {
+        let with = |key, value| Machine::from_toml_with(BUILTIN[0].1, &[(key, value)]);
+        let m = with("memory.remote", "700 cycles").unwrap();
+        assert_eq!(m.latency(0, 1), 700.0);
+        let m = with("memory.remote", "\"700 cycles\"").unwrap();
+        assert_eq!(m.latency(0, 1), 700.0);
+        assert_eq!(with("walker.walkers", "2").unwrap().walker.walkers, 2);
+        assert_eq!(with("cache.l1.ways", "4").unwrap().cache.l1.ways, 4);
+        let why = |key, value| with(key, value).unwrap_err().to_string();
+        let e = why("memory.remoat", "1 cycles");
+        assert!(e.contains("remoat"), "{e}");
+        let e = why("clock.x", "1");
+        assert!(e.contains("clock.x") && e.contains("no table"), "{e}");
+        let e = why("walker.walkers", "9");
+        assert!(e.contains("walkers is 9"), "{e}");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 mod bench;
 mod fit;
 mod overhead;
+mod place;
 mod run;
 mod svg;
 mod sweep;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! `nearwalk lens run`.
 
+use crate::place::PlaceArgs;
 use crate::util;
 use clap::Args;
 use lens::machine::Machine;
@@ -15,7 +16,8 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     nearwalk lens run GUPS --machine e7-4850v3 --config LP-LD,RPI-LD,RPI-LD+M\n  \
-    nearwalk lens run Canneal --machine gold-6252 --config LL,RRI,RRIM --json")]
+    nearwalk lens run Canneal --machine gold-6252 --config LL,RRI,RRIM --json\n  \
+    nearwalk lens run Redis --data 0 --gpt 0,1 --pages 4k,2m --set memory.remote='700 cycles'")]
 pub struct RunArgs {
     /// Workload: GUPS, BTree, HashJoin, XSBench, PageRank, Graph500, Canneal,
     /// LibLinear, Redis, Memcached or STREAM
@@ -28,6 +30,14 @@ pub struct RunArgs {
     /// beside one that only vMitosis has, such as FM, and else Mitosis'
     #[arg(long, value_delimiter = ',', default_value = "LP-LD")]
     config: Vec<String>,
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Threads [default: as the papers ran the workload]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    threads: Option<u32>,
+    /// A key of the machine file and another value for it
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
     /// Computation per unit of work [cycles; default: the generator's]
     #[arg(long)]
     base: Option<f64>,
@@ -94,28 +104,37 @@ fn share(part: u64, all: u64) -> f64 {
     part as f64 / all.max(1) as f64
 }
 
+/// What a run has besides a workload, a machine and a placement.
+#[derive(Debug, Clone, Copy)]
+pub struct Choices {
+    pub base: Option<f64>,
+    pub window: Option<f64>,
+    pub threads: Option<u32>,
+    pub seed: u64,
+    pub quick: bool,
+}
+
 /// Simulates one workload in one configuration.
-#[allow(clippy::too_many_arguments)] // one run is that many choices
 pub fn predict(
     name: &str,
     machine_name: &str,
     m: &Machine,
     s: &Setup,
-    base: Option<f64>,
-    window: Option<f64>,
-    budget: Budget,
-    seed: u64,
-    quick: bool,
+    c: Choices,
 ) -> anyhow::Result<Line> {
-    let w = workload(name, s.scenario)
+    let mut w = workload(name, s.scenario)
         .ok_or_else(|| anyhow::anyhow!("no workload `{name}`; there are {}", NAMES.join(", ")))?;
-    util::pace_in_range(base, window)?;
+    util::pace_in_range(c.base, c.window)?;
     let pace = Pace {
-        base: base.unwrap_or(w.default_base),
-        window: window.unwrap_or(m.core.window),
+        base: c.base.unwrap_or(w.default_base),
+        window: c.window.unwrap_or(m.core.window),
     };
-    let r = simulate(m, &w, s, pace, budget, seed);
-    Ok(line_of(w.name, machine_name, s, seed, quick, &r))
+    if let Some(threads) = c.threads {
+        w.threads = Some(threads as usize);
+    }
+    let budget = if c.quick { Budget::QUICK } else { Budget::FULL };
+    let r = simulate(m, &w, s, pace, budget, c.seed);
+    Ok(line_of(w.name, machine_name, s, c.seed, c.quick, &r))
 }
 
 /// A run's counters as a line of results.
@@ -148,24 +167,21 @@ pub fn line_of(
 }
 
 pub fn run(a: &RunArgs) -> anyhow::Result<ExitCode> {
-    let m = util::machine(&a.machine)?;
-    let budget = if a.quick { Budget::QUICK } else { Budget::FULL };
-    let setups = setups(&a.config)?;
+    let m = util::machine_with(&a.machine, &a.set)?;
+    let setups = match a.place.is_given() {
+        true => a.place.setups(&m)?,
+        false => setups(&a.config)?,
+    };
+    let choices = Choices {
+        base: a.base,
+        window: a.window,
+        threads: a.threads,
+        seed: a.seed,
+        quick: a.quick,
+    };
     let lines = setups
         .iter()
-        .map(|s| {
-            predict(
-                &a.workload,
-                &a.machine,
-                &m,
-                s,
-                a.base,
-                a.window,
-                budget,
-                a.seed,
-                a.quick,
-            )
-        })
+        .map(|s| predict(&a.workload, &a.machine, &m, s, choices))
         .collect::<anyhow::Result<Vec<_>>>()?;
     if a.json {
         println!("{}", serde_json::to_string_pretty(&lines)?);
@@ -183,8 +199,9 @@ pub fn header(workload: &str, m: &Machine) {
 
 /// Prints a table; the first line is what the others are compared with.
 pub fn print_lines(lines: &[Line]) {
+    let width = lines.iter().map(|l| l.config.len()).fold(12, usize::max);
     println!(
-        "{:<12} {:>9} {:>9} {:>8} {:>10} {:>11} {:>10} {:>8} {:>8} {:>8}",
+        "{:<width$} {:>9} {:>9} {:>8} {:>10} {:>11} {:>10} {:>8} {:>8} {:>8}",
         "config",
         "cyc/acc",
         "relative",
@@ -198,7 +215,7 @@ pub fn print_lines(lines: &[Line]) {
     );
     for l in lines {
         println!(
-            "{:<12} {:>9.1} {:>9.3} {:>7.1}% {:>10.3} {:>11.1} {:>10.2} {:>7.1}% {:>7.1}% {:>7.1}%",
+            "{:<width$} {:>9.1} {:>9.3} {:>7.1}% {:>10.3} {:>11.1} {:>10.2} {:>7.1}% {:>7.1}% {:>7.1}%",
             l.config,
             l.cycles_per_access,
             l.cycles_per_access / lines[0].cycles_per_access,

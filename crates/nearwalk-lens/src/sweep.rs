@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! `nearwalk lens sweep`: many runs on all cores, resumable.
 
-use crate::run::{Line, predict, setups};
+use crate::run::{Choices, Line, predict, setups};
 use crate::util;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use lens_papers::experiment::Budget;
 use lens_papers::workload::{NAMES, workload};
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -92,7 +91,6 @@ fn finished(file: &Path) -> anyhow::Result<Vec<Line>> {
 }
 
 pub fn run(a: &SweepArgs) -> anyhow::Result<ExitCode> {
-    let budget = if a.quick { Budget::QUICK } else { Budget::FULL };
     let names: Vec<String> = if a.workload.is_empty() {
         NAMES.iter().map(|n| (*n).to_owned()).collect()
     } else {
@@ -139,7 +137,14 @@ pub fn run(a: &SweepArgs) -> anyhow::Result<ExitCode> {
         &todo,
         util::jobs(a.jobs),
         |(name, machine_name, m, s, seed)| {
-            predict(name, machine_name, m, s, None, None, budget, *seed, a.quick)
+            let choices = Choices {
+                base: None,
+                window: None,
+                threads: None,
+                seed: *seed,
+                quick: a.quick,
+            };
+            predict(name, machine_name, m, s, choices)
         },
         |i, r| {
             finished_now += 1;

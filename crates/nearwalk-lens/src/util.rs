@@ -5,19 +5,42 @@ use anyhow::Context;
 use lens::machine::{BUILTIN, Machine};
 use lens::part::Parts;
 use lens::part::standard::Standard;
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A built-in machine by name, or a TOML file by path.
 pub fn machine(name: &str) -> anyhow::Result<Machine> {
-    if BUILTIN.iter().any(|(n, _)| *n == name) || !Path::new(name).exists() {
-        return Ok(Machine::builtin(name)?);
-    }
-    let text = std::fs::read_to_string(name).with_context(|| format!("reading {name}"))?;
-    let m = Machine::from_toml(&text).with_context(|| name.to_owned())?;
+    machine_with(name, &[])
+}
+
+/// The same with other values for some of its keys, each as `key=value`.
+pub fn machine_with(name: &str, sets: &[String]) -> anyhow::Result<Machine> {
+    let text = machine_text(name)?;
+    let pairs = sets
+        .iter()
+        .map(|s| {
+            let pair = s.split_once('=');
+            pair.with_context(|| format!("--set {s}: KEY=VALUE is allowed"))
+        })
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let m = Machine::from_toml_with(&text, &pairs).with_context(|| name.to_owned())?;
     Standard::check(&m).with_context(|| name.to_owned())?;
     Ok(m)
+}
+
+/// The text of its file.
+pub fn machine_text(name: &str) -> anyhow::Result<Cow<'static, str>> {
+    if let Some((_, text)) = BUILTIN.iter().find(|(n, _)| *n == name) {
+        return Ok(Cow::Borrowed(text));
+    }
+    if !Path::new(name).exists() {
+        // To say which there are.
+        Machine::builtin(name)?;
+    }
+    let text = std::fs::read_to_string(name).with_context(|| format!("reading {name}"))?;
+    Ok(Cow::Owned(text))
 }
 
 /// Refuses a base or a window out of range.

@@ -137,7 +137,7 @@ const GIB: u64 = 1 << 30;
 
 /// Heap of many small `malloc` calls under transparent huge pages: most first
 /// touches come before the heap has grown by 2 MiB, and khugepaged catches up
-/// with a part only. Not fitted; see docs/lens.md.
+/// with a part only. Not fitted; see docs/lens-residuals.md.
 const ARENA: Backing = Backing::Arena { huge: 0.2 };
 
 #[cfg(test)]
