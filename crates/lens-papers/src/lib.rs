@@ -3,10 +3,14 @@
 //!
 //! The model ([`lens`]) names no paper. Here are programs at the sizes that
 //! papers ran them ([`workload`]), placements under the papers' names
-//! ([`config`]), published numbers ([`reference`]), and how far the model is
-//! from them ([`validate`]). [`experiment`] puts one of each on a machine.
+//! ([`config`]), published numbers ([`reference`],
+//! [`counters`]), and how far the model is
+//! from them ([`validate`], [`cross`]). [`experiment`] puts one of each on a machine.
 
+pub mod class;
 pub mod config;
+pub mod counters;
+pub mod cross;
 pub mod experiment;
 pub mod fit;
 pub mod overhead;

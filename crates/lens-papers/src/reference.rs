@@ -92,6 +92,10 @@ pub fn parse(name: &str, text: &str) -> Result<Content, ReferenceError> {
     let (Some(w), Some(c)) = (column("workload"), column("config")) else {
         return Ok(Content::Other);
     };
+    if column("walker_loads_memory").is_some() {
+        // Logs of counters: crate::counters reads them.
+        return Ok(Content::Other);
+    }
     let virtualised = column("exec_s").is_some();
     let cycles = column("runtime_cycles").or(column("cycles"));
     let seconds = column("exec_s");

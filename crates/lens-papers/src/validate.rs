@@ -5,6 +5,7 @@
 //! ([`fit_pace`]), the all-local 4 KiB run of its scenario. Every other
 //! configuration is then predicted. Nothing else is fitted here.
 
+use crate::class::{Apart, Class, Remote, class};
 use crate::config::{Scheme, Setup};
 use crate::experiment::{Budget, fit_pace, run};
 use crate::reference::{Dataset, Run};
@@ -38,6 +39,14 @@ pub struct Row {
     /// Whether the configuration is its own baseline, and so not a
     /// prediction.
     pub is_baseline: bool,
+    /// What kind of configuration it is.
+    pub class: Class,
+    /// Why it is not scored, if so.
+    pub apart: Option<Apart>,
+    /// Published walker-active cycles over runtime of its baseline.
+    pub base_walk: Option<f64>,
+    /// Where things are, of a one-socket run on unfragmented memory.
+    pub remote: Option<Remote>,
 }
 
 impl Row {
@@ -159,19 +168,20 @@ pub fn predict(m: &Machine, r: &Run, fitted: &[Fitted], budget: Budget) -> Optio
     Some((s.cycles_per_access(), s.walk_share()))
 }
 
+/// Whether two runs are one for the model.
+fn is_same(a: &Run, b: &Run) -> bool {
+    a.workload == b.workload
+        && a.setup.scenario == b.setup.scenario
+        && a.setup.policies == b.setup.policies
+        && a.setup.interferer == b.setup.interferer
+}
+
 /// Runs of `data` that differ for the model, as indices, and for each run
 /// which of them stands for it: `RPI-LD+M`, say, is `LP-LD`.
 pub fn distinct(data: &Dataset) -> (Vec<usize>, Vec<usize>) {
     let mut first: Vec<usize> = Vec::new();
     let stands = |i: usize, first: &mut Vec<usize>| {
-        let r = &data.runs[i];
-        let same = |&j: &usize| {
-            let x = &data.runs[j];
-            x.workload == r.workload
-                && x.setup.scenario == r.setup.scenario
-                && x.setup.policies == r.setup.policies
-                && x.setup.interferer == r.setup.interferer
-        };
+        let same = |&j: &usize| is_same(&data.runs[i], &data.runs[j]);
         first.iter().position(same).unwrap_or_else(|| {
             first.push(i);
             first.len() - 1
@@ -191,16 +201,23 @@ pub fn rows(data: &Dataset, predicted: &[Option<(f64, f64)>]) -> Vec<Row> {
             .position(|x| x.workload == r.workload && x.setup.name == r.setup.baseline)
     };
     let mut out = Vec::new();
-    for (r, p) in data.runs.iter().zip(predicted) {
+    for (i, (r, p)) in data.runs.iter().zip(predicted).enumerate() {
         let Some((cycles, walk)) = p else { continue };
         let Some(b) = base(r) else { continue };
         let Some((base_cycles, _)) = predicted[b] else {
             continue;
         };
+        let (wide, hog) = (r.setup.scenario.is_wide(), r.setup.interferer.is_some());
+        let class = class(&r.setup.policies, wide, hog);
         out.push(Row {
+            class,
+            apart: apart(data, i, b),
+            base_walk: data.runs[b].walk_share,
+            remote: (!wide && class != Class::Fragmented)
+                .then(|| Remote::of(&r.setup.policies, hog)),
             dataset: data.name.clone(),
             virtualised: data.virtualised,
-            wide: r.setup.scenario.is_wide(),
+            wide,
             workload: r.workload.clone(),
             config: r.setup.name.clone(),
             baseline: r.setup.baseline,
@@ -212,6 +229,23 @@ pub fn rows(data: &Dataset, predicted: &[Option<(f64, f64)>]) -> Vec<Row> {
         });
     }
     out
+}
+
+/// Why run `i` of `data`, which is divided by run `b`, is not scored.
+fn apart(data: &Dataset, i: usize, b: usize) -> Option<Apart> {
+    let r = &data.runs[i];
+    // A hog where nothing is makes no difference.
+    let as_baseline = r.setup.scenario == data.runs[b].setup.scenario
+        && r.setup.policies == data.runs[b].setup.policies;
+    if as_baseline {
+        Some(Apart::Baseline)
+    } else if r.workload.eq_ignore_ascii_case("GUPS") {
+        Some(Apart::Training)
+    } else if data.runs[..i].iter().any(|x| is_same(r, x)) {
+        Some(Apart::Duplicate)
+    } else {
+        None
+    }
 }
 
 /// Error statistics of `rows`; baselines and workloads in `excluded` do not
@@ -292,25 +326,31 @@ pub fn filed_twice<'a>(rows: &[&'a Row]) -> Vec<(&'a Row, &'a Row)> {
     same
 }
 
+/// A row of program `w`, for tests.
+#[cfg(test)]
+pub(crate) fn row(config: &str, published: f64, predicted: f64) -> Row {
+    Row {
+        dataset: "d".into(),
+        virtualised: false,
+        wide: false,
+        workload: "w".into(),
+        config: config.into(),
+        baseline: "LP-LD",
+        published,
+        predicted,
+        published_walk: None,
+        predicted_walk: 0.0,
+        is_baseline: config == "LP-LD",
+        class: Class::Local,
+        apart: None,
+        base_walk: None,
+        remote: None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn row(config: &str, published: f64, predicted: f64) -> Row {
-        Row {
-            dataset: "d".into(),
-            virtualised: false,
-            wide: false,
-            workload: "w".into(),
-            config: config.into(),
-            baseline: "LP-LD",
-            published,
-            predicted,
-            published_walk: None,
-            predicted_walk: 0.0,
-            is_baseline: config == "LP-LD",
-        }
-    }
 
     #[test]
     fn summary_counts_predictions_and_order() {

@@ -32,8 +32,11 @@ const PAPERS: &[&str] = &[
     "config",
     "experiment",
     "reference",
+    "counters",
     "fit",
+    "class",
     "validate",
+    "cross",
 ];
 
 /// Modules that the code of `text` names, tests and comments left out.

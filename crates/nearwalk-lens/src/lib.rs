@@ -2,6 +2,8 @@
 //! `nearwalk lens`: ask the timing model.
 
 mod bench;
+mod counters;
+mod cross;
 mod fit;
 mod overhead;
 mod place;

@@ -186,6 +186,7 @@ fn draw_run(s: &mut String, r: &Row, x: f64, y: impl Fn(f64) -> f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lens_papers::class::Class;
 
     #[test]
     fn every_configuration_and_workload_is_in_the_chart() {
@@ -201,6 +202,10 @@ mod tests {
             published_walk: Some(0.5),
             predicted_walk: 1.5,
             is_baseline: false,
+            class: Class::Local,
+            apart: None,
+            base_walk: None,
+            remote: None,
         };
         let s = chart("a < b", &[row("GUPS", "LP-LD"), row("XSBench", "RPI-LD+M")]);
         for text in [

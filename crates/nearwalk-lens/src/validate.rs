@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! `nearwalk lens validate`.
 
-use crate::{svg, util};
+use crate::{counters, cross, svg, util};
 use anyhow::Context;
 use clap::Args;
 use lens::machine::Machine;
+use lens_papers::counters::parse as parse_counters;
 use lens_papers::experiment::Budget;
 use lens_papers::reference::{Content, Dataset, parse};
 use lens_papers::validate::{
@@ -44,6 +45,14 @@ pub struct ValidateArgs {
     /// A quick look instead of settled results
     #[arg(long)]
     quick: bool,
+    /// Also print what leaving one program out at a time says, by class of
+    /// configurations, with intervals and a closed form
+    #[arg(long)]
+    cross: bool,
+    /// Predict no runtimes: print what walks do in the logs of all-local runs
+    /// (files with a column walker_loads_memory) and in the model
+    #[arg(long, conflicts_with_all = ["cross", "csv", "json", "svg"])]
+    counters: bool,
 }
 
 pub fn run(a: &ValidateArgs) -> anyhow::Result<ExitCode> {
@@ -57,6 +66,9 @@ pub fn run(a: &ValidateArgs) -> anyhow::Result<ExitCode> {
         .filter(|p| p.extension().is_some_and(|x| x == "csv"))
         .collect();
     names.sort();
+    if a.counters {
+        return compare_counters(a, &names, jobs, budget);
+    }
     let mut all: Vec<Row> = Vec::new();
     for path in &names {
         let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
@@ -82,6 +94,9 @@ pub fn run(a: &ValidateArgs) -> anyhow::Result<ExitCode> {
         print_dataset(&data, &fitted, &got);
         all.extend(got);
     }
+    if a.cross {
+        cross::print(&all);
+    }
     export(a, &all)?;
     if all.is_empty() {
         anyhow::bail!("no runs to predict in {}", a.reference.display());
@@ -91,6 +106,29 @@ pub fn run(a: &ValidateArgs) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+fn compare_counters(
+    a: &ValidateArgs,
+    files: &[PathBuf],
+    jobs: usize,
+    budget: Budget,
+) -> anyhow::Result<ExitCode> {
+    let mut logs = Vec::new();
+    for path in files {
+        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        logs.extend(parse_counters(&name, &text)?.unwrap_or_default());
+    }
+    if let Some(only) = &a.only {
+        let only = only.to_lowercase();
+        logs.retain(|l| l.workload.to_lowercase().contains(&only));
+    }
+    if logs.is_empty() {
+        anyhow::bail!("no logs of counters in {}", a.reference.display());
+    }
+    counters::print(&util::machine(&a.native)?, &logs, jobs, budget)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn export(a: &ValidateArgs, all: &[Row]) -> anyhow::Result<()> {

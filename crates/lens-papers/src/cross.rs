@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! How wrong predictions are for programs that nobody has looked at.
+//!
+//! One program is left out at a time. What the errors of the others say of a
+//! class of configurations gives an interval about each of its predictions;
+//! coverage is how many published values lie in theirs. A closed form of three
+//! constants, fitted to the others, is what a simulator has to beat.
+
+use crate::class::{Apart, Remote};
+use crate::validate::Row;
+
+/// An interval for a prediction, as factors of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Interval {
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+impl Interval {
+    /// Half its width, as a share of the prediction.
+    pub fn half_width(&self) -> f64 {
+        (self.high - self.low) / 2.0
+    }
+}
+
+/// Part of the rows that an interval is meant to have outside, at either end.
+const TAIL: f64 = 0.05;
+
+/// The interval that logarithms of published over predicted give: so wide that
+/// one more of their kind is outside at either end with [`TAIL`]. Few of them
+/// cannot tell, and then the largest of them stands for both ends.
+fn interval(mut logs: Vec<f64>) -> Option<Interval> {
+    if logs.is_empty() {
+        return None;
+    }
+    logs.sort_by(f64::total_cmp);
+    let n = logs.len();
+    let rank = (n as f64 + 1.0) * TAIL;
+    let (low, high) = if rank < 1.0 {
+        let most = logs[0].abs().max(logs[n - 1].abs());
+        (-most, most)
+    } else {
+        let k = rank as usize - 1;
+        (logs[k], logs[n - 1 - k])
+    };
+    Some(Interval {
+        low: low.exp(),
+        high: high.exp(),
+    })
+}
+
+/// The interval of `row` from errors of other programs in its class, natively
+/// or in a virtual machine as it is; of all their classes where none has any.
+pub fn interval_for(row: &Row, rows: &[Row]) -> Option<Interval> {
+    let others = || {
+        rows.iter().filter(|r| {
+            r.apart.is_none() && r.workload != row.workload && r.virtualised == row.virtualised
+        })
+    };
+    let log = |r: &Row| (r.published / r.predicted).ln();
+    let alike = interval(others().filter(|r| r.class == row.class).map(log).collect());
+    alike.or_else(|| interval(others().map(log).collect()))
+}
+
+/// Three constants: what remote tables, remote data and a hog multiply stalls
+/// by, less one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ClosedForm {
+    /// Remote tables.
+    pub tables: f64,
+    /// Remote data.
+    pub data: f64,
+    /// A hog beside either.
+    pub hog: f64,
+}
+
+impl ClosedForm {
+    /// Normalised runtime of a one-socket run of a program that walks for
+    /// `share` of its all-local time. Huge pages end all walks.
+    pub fn runtime(&self, share: f64, r: Remote) -> f64 {
+        let beside = if r.hog { 1.0 + self.hog } else { 1.0 };
+        let walks = if r.huge { 0.0 } else { share };
+        let rest = (1.0 - share) * (1.0 + self.data * beside * r.data);
+        walks * (1.0 + self.tables * beside * r.tables) + rest
+    }
+
+    /// Fitted to the one-socket rows of `rows`: the least sum of squares of
+    /// logarithms, one constant after the other.
+    pub fn fit(rows: &[&Row]) -> Self {
+        let mut form = ClosedForm {
+            tables: 1.0,
+            data: 0.5,
+            hog: 1.0,
+        };
+        let loss = |f: ClosedForm| -> f64 {
+            let error = |r: &&&Row| Some((f.of(r)? / r.published).ln().powi(2));
+            rows.iter().filter_map(|r| error(&r)).sum()
+        };
+        let mut best = loss(form);
+        for step in [1.5, 1.1, 1.02, 1.005] {
+            let mut better = true;
+            while better {
+                better = false;
+                for (key, factor) in (0..3).flat_map(|k| [(k, step), (k, 1.0 / step)]) {
+                    let mut trial = form;
+                    *[&mut trial.tables, &mut trial.data, &mut trial.hog][key] *= factor;
+                    let l = loss(trial);
+                    if l < best * (1.0 - 1e-9) {
+                        (best, form, better) = (l, trial, true);
+                    }
+                }
+            }
+        }
+        form
+    }
+
+    /// What it makes of `row`; `None` where it cannot tell.
+    pub fn of(&self, row: &Row) -> Option<f64> {
+        Some(self.runtime(row.base_walk?, row.remote?))
+    }
+}
+
+/// What leaving programs out gives for some rows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Left {
+    /// Rows.
+    pub rows: usize,
+    /// Median error of the model, and its 90th percentile.
+    pub model: [f64; 2],
+    /// The same of the closed form, and for how many rows it has a value.
+    pub closed: [f64; 2],
+    /// See there.
+    pub closed_rows: usize,
+    /// Share of published values in their intervals.
+    pub coverage: f64,
+    /// Median of half the intervals' widths.
+    pub half_width: f64,
+}
+
+fn quantile(mut values: Vec<f64>, q: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => f64::NAN,
+        n => values[((n as f64 * q).ceil() as usize).clamp(1, n) - 1],
+    }
+}
+
+/// Judges those of `rows` that are scored and that `which` takes, each by
+/// programs other than its own.
+pub fn leave_one_out(rows: &[Row], which: impl Fn(&Row) -> bool) -> Left {
+    let scored: Vec<&Row> = rows
+        .iter()
+        .filter(|r| r.apart.is_none() && which(r))
+        .collect();
+    let mut closed = Vec::new();
+    let mut forms: Vec<(&str, bool, ClosedForm)> = Vec::new();
+    for r in scored.iter().filter(|r| r.remote.is_some()) {
+        let known = |f: &&(&str, bool, ClosedForm)| f.0 == r.workload && f.1 == r.virtualised;
+        let form = match forms.iter().find(known) {
+            Some(f) => f.2,
+            None => {
+                let others: Vec<&Row> = rows
+                    .iter()
+                    .filter(|x| x.workload != r.workload && x.virtualised == r.virtualised)
+                    .filter(|x| x.apart != Some(Apart::Baseline))
+                    .collect();
+                let form = ClosedForm::fit(&others);
+                forms.push((&r.workload, r.virtualised, form));
+                form
+            }
+        };
+        closed.extend(form.of(r).map(|p| (p / r.published - 1.0).abs()));
+    }
+    let intervals: Vec<(&Row, Interval)> = scored
+        .iter()
+        .filter_map(|r| Some((*r, interval_for(r, rows)?)))
+        .collect();
+    let inside =
+        |(r, i): &&(&Row, Interval)| (i.low..=i.high).contains(&(r.published / r.predicted));
+    let widths = intervals.iter().map(|(_, i)| i.half_width()).collect();
+    let errors: Vec<f64> = scored.iter().map(|r| r.error().abs()).collect();
+    let both = |v: &[f64]| [0.5, 0.9].map(|q| quantile(v.to_vec(), q));
+    Left {
+        rows: scored.len(),
+        model: both(&errors),
+        closed: both(&closed),
+        closed_rows: closed.len(),
+        coverage: intervals.iter().filter(inside).count() as f64 / intervals.len().max(1) as f64,
+        half_width: quantile(widths, 0.5),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::validate::row;
+
+    /// Rows of `programs` with errors that go from -`most` to `most`.
+    fn rows(programs: usize, each: usize, most: f64) -> Vec<Row> {
+        let n = (programs * each) as f64;
+        (0..programs * each)
+            .map(|i| {
+                let x = 2.0 * ((i * 37) % (programs * each)) as f64 / (n - 1.0) - 1.0;
+                Row {
+                    workload: format!("w{}", i % programs),
+                    ..row("A", 1.5 * (most * x).exp(), 1.5)
+                }
+            })
+            .collect()
+    }
+
+    #[test]
+    fn intervals_take_nine_of_ten_rows_of_a_program_left_out() {
+        let left = leave_one_out(&rows(5, 40, 0.2), |_| true);
+        assert_eq!(left.rows, 200);
+        assert!((0.85..0.95).contains(&left.coverage), "{left:?}");
+        assert!((left.half_width / 0.18 - 1.0).abs() < 0.05, "{left:?}");
+        // A program that is unlike the others is outside of what they say.
+        let mut odd = rows(5, 40, 0.2);
+        odd.push(row("A", 3.0, 1.5));
+        let left = leave_one_out(&odd, |r| r.workload == "w");
+        assert_eq!((left.rows, left.coverage), (1, 0.0));
+    }
+
+    #[test]
+    fn rows_apart_are_neither_scored_nor_learnt_from() {
+        let mut rows = rows(3, 10, 0.1);
+        for r in &mut rows[..10] {
+            r.apart = Some(Apart::Training);
+            r.published = 100.0;
+        }
+        let left = leave_one_out(&rows, |_| true);
+        assert_eq!(left.rows, 20);
+        assert!(left.half_width < 0.12, "{left:?}");
+    }
+
+    #[test]
+    fn the_closed_form_finds_its_own_constants() {
+        let truth = ClosedForm {
+            tables: 1.3,
+            data: 0.7,
+            hog: 2.0,
+        };
+        let mut rows = Vec::new();
+        for share in [0.2, 0.5, 0.8] {
+            for bits in 0..8u8 {
+                let on = |bit: u8| f64::from(bits >> bit & 1);
+                let remote = Remote {
+                    tables: on(0),
+                    data: on(1),
+                    hog: bits & 4 != 0,
+                    huge: false,
+                };
+                rows.push(Row {
+                    base_walk: Some(share),
+                    remote: Some(remote),
+                    ..row("A", truth.runtime(share, remote), 1.0)
+                });
+            }
+        }
+        let found = ClosedForm::fit(&rows.iter().collect::<Vec<_>>());
+        for (a, b) in [
+            (found.tables, truth.tables),
+            (found.data, truth.data),
+            (found.hog, truth.hog),
+        ] {
+            assert!((a / b - 1.0).abs() < 0.02, "{found:?}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! `nearwalk lens validate --cross`: what leaving one program out says.
+
+use lens_papers::class::{Apart, Class};
+use lens_papers::cross::{Left, interval_for, leave_one_out};
+use lens_papers::validate::{Row, ordered_pairs};
+
+/// Part of a pair's faster run by which the other has to be slower for their
+/// order to count: less is within what repeated campaigns differ by.
+const APART: f64 = 1.10;
+
+/// Prints errors, coverage and orders by class, and rows outside of their
+/// intervals.
+pub fn print(rows: &[Row]) {
+    println!("\nOne program left out at a time (modelled beside published)");
+    let count = |why| rows.iter().filter(|r| r.apart == Some(why)).count();
+    println!(
+        "  apart: {} rows placed as what they are divided by, {} as an earlier row, {} of the program \
+         that machines are fitted to",
+        count(Apart::Baseline),
+        count(Apart::Duplicate),
+        count(Apart::Training)
+    );
+    for (title, virtualised) in [("native", false), ("virtual", true)] {
+        let all = leave_one_out(rows, |r| r.virtualised == virtualised);
+        if all.rows == 0 {
+            continue;
+        }
+        println!(
+            "  {:<22} {:>4}  {:>6} {:>6}  {:>8} {:>6}  {:>8} {:>6}  orders",
+            title, "rows", "median", "90th", "coverage", "half", "formula", "90th"
+        );
+        for class in Class::ALL {
+            let of = |r: &Row| r.virtualised == virtualised && r.class == class;
+            let left = leave_one_out(rows, of);
+            if left.rows > 0 {
+                line(class.name(), &left, orders(rows, of));
+            }
+        }
+        line("all", &all, orders(rows, |r| r.virtualised == virtualised));
+    }
+    for r in rows.iter().filter(|r| r.apart.is_none()) {
+        let Some(i) = interval_for(r, rows) else {
+            continue;
+        };
+        let (low, high) = (r.predicted * i.low, r.predicted * i.high);
+        if !(low..=high).contains(&r.published) {
+            println!(
+                "    outside: {} {} published {:.3}, predicted {:.3} ({low:.3} to {high:.3})",
+                r.workload, r.config, r.published, r.predicted
+            );
+        }
+    }
+}
+
+/// Wrong orders and all that count, among scored rows.
+fn orders(rows: &[Row], which: impl Fn(&Row) -> bool) -> (usize, usize) {
+    let scored: Vec<&Row> = rows
+        .iter()
+        .filter(|r| r.apart.is_none() && which(r))
+        .collect();
+    let mut pairs = ordered_pairs(&scored);
+    pairs.retain(|p| p.slower.published > APART * p.faster.published);
+    (pairs.iter().filter(|p| p.is_wrong()).count(), pairs.len())
+}
+
+fn line(title: &str, l: &Left, (wrong, pairs): (usize, usize)) {
+    let percent = |x: f64| format!("{:.1}%", 100.0 * x);
+    let closed = match l.closed_rows {
+        0 => ["-".to_owned(), "-".to_owned()],
+        _ => l.closed.map(percent),
+    };
+    println!(
+        "    {title:<20} {:>4}  {:>6} {:>6}  {:>8} {:>6}  {:>8} {:>6}  {wrong} of {pairs} wrong",
+        l.rows,
+        percent(l.model[0]),
+        percent(l.model[1]),
+        percent(l.coverage),
+        percent(l.half_width),
+        closed[0],
+        closed[1]
+    );
+}
