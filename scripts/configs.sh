@@ -5,6 +5,7 @@
 # Usage: configs.sh [NAME...], by default all of
 #   tracers   lab.config with what comes between functions and callers, and BTF
 #   rt        lab.config with PREEMPT_RT
+#   kcsan     lab.config with the detector of data races
 #   small     lab.config for one node, without control groups of memory or THP
 #   cloud     Debian's configuration for cloud machines, with replication; what has
 #             no part in it (drivers, most file systems and networks) is left out
@@ -16,7 +17,7 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 
-all=(tracers rt small cloud random)
+all=(tracers rt kcsan small cloud random)
 for name in "$@"; do
 	[[ " ${all[*]} " = *" $name "* ]] || die "no configuration '$name'; allowed: ${all[*]}"
 done
@@ -115,6 +116,21 @@ config_rt() {
 	compile "$out" bzImage
 	selftests "$out" rt --append sysctl.vm.pgtable_repl_mode=3 -- stale race ops_map ops_fork
 	selftests "$out" rt-lazy --append sysctl.vm.pgtable_repl_mode=4 -- stale race ops_map lazy
+}
+
+# Reports go to the kernel's log alone: a guest whose console shows one has failed.
+config_kcsan() {
+	local out=$1 mode
+	fragments "$out" kernel/config/lab.config kernel/config/kcsan.config
+	configured "$out" CONFIG_KCSAN=y CONFIG_PGTABLE_REPL=y
+	compile "$out" bzImage
+	for mode in 3 4; do
+		boot "$out" "kcsan-$mode" --append "loglevel=3 sysctl.vm.pgtable_repl_mode=$mode" -- \
+			"$ROOT/lab/kcsan.sh" "$BUILD/selftests/run_kselftest.sh" -o 1800 \
+			-t pgtable_repl:race -t pgtable_repl:stale -t pgtable_repl:ops_fork
+		boot "$out" "kcsan-model-$mode" --append "loglevel=3 sysctl.vm.pgtable_repl_mode=$mode" -- \
+			"$ROOT/lab/kcsan.sh" "$BUILD/selftests/pgtable_repl/model" --mode mix --seconds 300
+	done
 }
 
 config_small() {
