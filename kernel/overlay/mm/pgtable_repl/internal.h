@@ -11,6 +11,7 @@
 #include <linux/mutex.h>
 #include <linux/percpu.h>
 #include <linux/pgtable_repl.h>
+#include "domain.h"
 
 struct ctl_table;
 struct mem_cgroup;
@@ -116,25 +117,6 @@ static inline struct pgtable_repl *mm_pgtable_repl(struct mm_struct *mm)
 	return smp_load_acquire(&mm->pgtable_repl);
 }
 
-DECLARE_PER_CPU(unsigned int, pgtable_repl_cpu_domain);
-extern bool pgtable_repl_finer;
-extern unsigned int pgtable_repl_no_domain;
-
-/* Of a CPU that belongs to none: has no tree, and no bit in masks of domains. */
-#define PGTABLE_REPL_NO_DOMAIN	pgtable_repl_no_domain
-
-/* The domain that a CPU belongs to, which vm.pgtable_repl_domains says. */
-static inline unsigned int domain_of(int cpu)
-{
-	return per_cpu(pgtable_repl_cpu_domain, cpu);
-}
-
-/* The domain of the CPU that this runs on; preemption is off. */
-static __always_inline unsigned int this_domain(void)
-{
-	return this_cpu_read(pgtable_repl_cpu_domain);
-}
-
 /* Set by or for the process itself: no group's or system's policy changes it. */
 static inline bool pgtable_repl_own(const struct pgtable_repl_policy *policy)
 {
@@ -179,11 +161,7 @@ bool pgtable_repl_key_tryget(bool lazy);
 void pgtable_repl_key_put(bool lazy);
 int pgtable_repl_key_users(bool lazy);
 
-/* domains.c */
-unsigned int pgtable_repl_max_domains(void);
-unsigned int pgtable_repl_home_domain(int nid, int cpu);
-const struct cpumask *pgtable_repl_domain_cpus(unsigned int domain);
-void pgtable_repl_domains_of(const nodemask_t *nodes, nodemask_t *domains);
+/* rebase.c */
 void pgtable_repl_add_trees(struct mm_struct *mm, const nodemask_t *nodes);
 void pgtable_repl_del_trees(struct mm_struct *mm, const nodemask_t *nodes,
 			    struct list_head *pages);
@@ -349,7 +327,6 @@ void arch_pgtable_repl_free_pages(struct list_head *pages);
 void arch_pgtable_repl_free_pages_later(struct list_head *pages);
 bool arch_pgtable_repl_supported(void);
 void arch_pgtable_repl_key_set(bool lazy, bool on);
-const struct cpumask *arch_pgtable_repl_llc(int cpu);
 void arch_pgtable_repl_idle(struct mm_struct *mm,		/* idle.c */
 			    struct list_head *pages);
 void pgtable_repl_reload_cr3(struct mm_struct *mm);		/* tlb.c */

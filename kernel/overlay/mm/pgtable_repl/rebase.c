@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Page-table replication: vm.pgtable_repl_domains changes under all processes.
+ *
+ * Trees and what is known of them go by domain numbers.  So before domains
+ * change, all trees are taken down, and built again for the new ones.
+ * Processes run on canonical tables meanwhile.
+ */
+#include <linux/cpu.h>
+#include <linux/memcontrol.h>
+#include <linux/mutex.h>
+#include <linux/rcupdate.h>
+#include <linux/rwsem.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/sysctl.h>
+#include "internal.h"
+
+/* Held for reading to build trees, which @repl_changing forbids. */
+static DECLARE_RWSEM(repl_domains_sem);
+static bool repl_changing;
+/* Serialises changes, which take long; and what those who only read wait for. */
+static DEFINE_MUTEX(repl_domains_lock);
+
+/* Every domain that there can be trees of, whatever domains are now. */
+static void repl_domains_all(nodemask_t *domains)
+{
+	unsigned int domain;
+
+	nodes_clear(*domains);
+	for (domain = 0; domain < pgtable_repl_max_domains(); domain++)
+		node_set(domain, *domains);
+}
+
+/* Take down trees; if none is left, nobody pays for copies any more. */
+static void repl_del_domains(struct mm_struct *mm, const nodemask_t *domains,
+			     struct list_head *pages)
+{
+	arch_pgtable_repl_del(mm, domains, pages);
+	/* A tree has a root, and no table is copied without it. */
+	if (!virt_to_ptdesc(mm->pgd)->pt_repl)
+		pgtable_repl_memcg_forget(mm->pgtable_repl);
+}
+
+/**
+ * pgtable_repl_settle() - take down what is left of trees of other domains
+ * @mm: the address space, which has state, under arch_pgtable_repl_lock()
+ *
+ * Domains changed while somebody had its lock: its trees were withdrawn, but
+ * are there, and would be taken for those of the new domains.
+ */
+void pgtable_repl_settle(struct mm_struct *mm)
+{
+	struct pgtable_repl *repl = mm->pgtable_repl;
+	nodemask_t domains;
+	LIST_HEAD(pages);
+
+	if (likely(!READ_ONCE(repl->stale)))
+		return;
+	WRITE_ONCE(repl->stale, false);
+	repl_domains_all(&domains);
+	repl_del_domains(mm, &domains, &pages);
+	arch_pgtable_repl_free_pages_later(&pages);
+}
+
+/**
+ * pgtable_repl_withdraw() - have nobody walk the trees of an address space
+ * @mm: the address space, which has state
+ *
+ * For who does not get its lock.  vm.pgtable_repl_mode is 0: nobody who takes
+ * @root_mutex from now on publishes any, see repl_publish().  Who took it before,
+ * by the old mode, has published when it is had here.
+ */
+void pgtable_repl_withdraw(struct mm_struct *mm)
+{
+	struct pgtable_repl *repl = mm->pgtable_repl;
+	struct pgtable_repl_policy policy;
+	unsigned int domain;
+	nodemask_t domains;
+	int nid;
+
+	mutex_lock(&repl->root_mutex);
+	for (domain = 0; domain < pgtable_repl_max_domains(); domain++)
+		if (repl->roots[domain])
+			break;
+	mutex_unlock(&repl->root_mutex);
+	if (domain == pgtable_repl_max_domains())
+		return;
+	pgtable_repl_get(mm, &policy);
+	for_each_node_mask(nid, policy.nodes)
+		pgtable_repl_lacks(repl, nid);
+	repl_domains_all(&domains);
+	arch_pgtable_repl_withdraw(mm, &domains);
+}
+
+/* While domains change, whoever changes them makes the trees afterwards. */
+static void repl_make_trees(struct mm_struct *mm, const nodemask_t *nodes,
+			    void (*make)(struct mm_struct *mm,
+					 const nodemask_t *domains))
+{
+	nodemask_t domains;
+
+	down_read(&repl_domains_sem);
+	if (!repl_changing) {
+		pgtable_repl_settle(mm);
+		WRITE_ONCE(mm->pgtable_repl->map, pgtable_repl_map);
+		/* Before @filtered; pairs with repl_sharers_begin(). */
+		smp_wmb();
+		pgtable_repl_domains_of(nodes, &domains);
+		make(mm, &domains);
+	}
+	up_read(&repl_domains_sem);
+}
+
+/**
+ * pgtable_repl_add_trees() - build trees for all domains of some nodes
+ * @mm: the address space, under arch_pgtable_repl_lock()
+ * @nodes: the nodes
+ */
+void pgtable_repl_add_trees(struct mm_struct *mm, const nodemask_t *nodes)
+{
+	repl_make_trees(mm, nodes, arch_pgtable_repl_add);
+}
+
+/**
+ * pgtable_repl_new_trees() - make the roots of a new address space
+ * @mm: the address space, which nobody runs in
+ * @nodes: the nodes on which it is to have trees
+ */
+void pgtable_repl_new_trees(struct mm_struct *mm, const nodemask_t *nodes)
+{
+	repl_make_trees(mm, nodes, arch_pgtable_repl_new);
+}
+
+/**
+ * pgtable_repl_del_trees() - take down the trees of all domains of some nodes
+ * @mm: the address space, under arch_pgtable_repl_lock()
+ * @nodes: the nodes
+ * @pages: gets the pages
+ *
+ * Domains do not change under a tree, so they are those that it was built for.
+ */
+void pgtable_repl_del_trees(struct mm_struct *mm, const nodemask_t *nodes,
+			    struct list_head *pages)
+{
+	nodemask_t domains;
+
+	pgtable_repl_domains_of(nodes, &domains);
+	repl_del_domains(mm, &domains, pages);
+}
+
+/* Unlocked: looked at again under the lock. */
+static bool repl_wants_trees(struct pgtable_repl *repl)
+{
+	return !nodes_empty(repl->policy.nodes);
+}
+
+/* Not by the policy: one that is being switched off may still have its trees. */
+static bool repl_has_trees(struct pgtable_repl *repl)
+{
+	return repl_wants_trees(repl) || pgtable_repl_pages(repl);
+}
+
+/*
+ * One whose lock cannot be had, for however long, only has its trees withdrawn:
+ * they are taken down before others are built.  Nothing publishes any meanwhile.
+ */
+static void repl_take_down(struct mm_struct *mm, struct repl_wait *wait)
+{
+	struct pgtable_repl *repl = mm->pgtable_repl;
+	nodemask_t domains;
+	LIST_HEAD(pages);
+
+	if (pgtable_repl_lock(mm, wait)) {
+		WRITE_ONCE(repl->stale, true);
+		repl_domains_all(&domains);
+		arch_pgtable_repl_withdraw(mm, &domains);
+		return;
+	}
+	if (!nodes_empty(repl->policy.nodes))
+		pgtable_repl_del_trees(mm, &repl->policy.nodes, &pages);
+	arch_pgtable_repl_unlock(mm);
+	arch_pgtable_repl_free_pages(&pages);
+}
+
+static void repl_build_anew(struct mm_struct *mm, struct repl_wait *wait)
+{
+	struct pgtable_repl *repl = mm->pgtable_repl;
+	struct mem_cgroup *memcg, *old_memcg;
+	struct pgtable_repl_policy policy;
+	nodemask_t nodes;
+	int nid;
+
+	/* Who is killed leaves it to the worker, as do those that are busy. */
+	if (fatal_signal_pending(current) || pgtable_repl_lock(mm, wait)) {
+		pgtable_repl_get(mm, &policy);
+		for_each_node_mask(nid, policy.nodes)
+			pgtable_repl_lacks(repl, nid);
+		return;
+	}
+	memcg = get_mem_cgroup_from_mm(mm);
+	old_memcg = set_active_memcg(memcg);
+	/* Those that were dropped for want of memory come back by themselves. */
+	nodes_andnot(nodes, repl->policy.nodes, repl->dropped);
+	if (!nodes_empty(nodes))
+		pgtable_repl_add_trees(mm, &nodes);
+	arch_pgtable_repl_unlock(mm);
+	set_active_memcg(old_memcg);
+	mem_cgroup_put(memcg);
+}
+
+static void repl_rebuild(void)
+{
+	struct repl_wait wait = REPL_WAIT_USER;
+
+	pgtable_repl_for_each(repl_wants_trees, repl_build_anew, &wait);
+}
+
+/* Change the domains under all processes. */
+static int repl_change(struct repl_domain_map *new)
+{
+	struct repl_wait down = REPL_WAIT_USER;
+	int err;
+
+	cpus_read_lock();
+	err = repl_domain_map_build(new);
+	cpus_read_unlock();
+	if (err)
+		return err;
+
+	down_write(&repl_domains_sem);
+	repl_changing = true;
+	/* For those that are exiting, whose trees nobody takes down. */
+	repl_domains_renumber();
+	up_write(&repl_domains_sem);
+	pgtable_repl_for_each(repl_has_trees, repl_take_down, &down);
+	/* Shootdowns that have looked at trees and domains before. */
+	synchronize_rcu();
+
+	cpus_read_lock();
+	/* CPUs may have come; there are no more domains than they make. */
+	err = repl_domain_map_build(new);
+	if (!err)
+		repl_domain_map_publish(new);
+	cpus_read_unlock();
+
+	down_write(&repl_domains_sem);
+	repl_changing = false;
+	up_write(&repl_domains_sem);
+	repl_rebuild();
+	return err;
+}
+
+static int repl_set_domains(char *text)
+{
+	struct repl_domain_map *new = repl_domain_map_parse(text);
+	int err;
+
+	if (IS_ERR(new))
+		return PTR_ERR(new);
+	err = mutex_lock_killable(&repl_domains_lock);
+	if (!err) {
+		err = repl_change(new);
+		mutex_unlock(&repl_domains_lock);
+	}
+	repl_domain_map_free(new);
+	return err;
+}
+
+/* vm.pgtable_repl_domains: "node", "llc", or lists of CPUs with "/" between. */
+int pgtable_repl_domains_handler(const struct ctl_table *table, int write,
+				 void *buffer, size_t *lenp, loff_t *ppos)
+{
+	struct ctl_table t = *table;
+	int err;
+
+	/* Rather than cut it off. */
+	if (write && *lenp >= table->maxlen)
+		return -E2BIG;
+	t.data = kzalloc(table->maxlen, GFP_KERNEL);
+	if (!t.data)
+		return -ENOMEM;
+	if (!write)
+		repl_domain_map_text(t.data, table->maxlen);
+	err = proc_dostring(&t, write, buffer, lenp, ppos);
+	if (!err && write)
+		err = repl_set_domains(t.data);
+	kfree(t.data);
+	return err;
+}
