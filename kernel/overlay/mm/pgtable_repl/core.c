@@ -73,54 +73,6 @@ static void repl_set_policy(struct pgtable_repl *repl,
 	spin_unlock(&repl->policy_lock);
 }
 
-/* Pages of copies that an address space has. */
-long pgtable_repl_pages(struct pgtable_repl *repl)
-{
-	long pages = 0;
-	int nid;
-
-	for (nid = 0; nid < nr_node_ids; nid++)
-		pages += atomic_long_read(&repl->node_pages[nid]);
-	return pages;
-}
-
-/**
- * pgtable_repl_oom_pages() - what killing a process frees of copies
- * @mm: its address space
- *
- * Context: any.
- */
-unsigned long pgtable_repl_oom_pages(struct mm_struct *mm)
-{
-	struct pgtable_repl *repl = mm_pgtable_repl(mm);
-
-	return repl ? max(pgtable_repl_pages(repl), 0L) : 0;
-}
-
-/* Have the gates open while it is replicated; the caller's reference goes. */
-static void repl_hold(struct pgtable_repl *repl)
-{
-	/* Copies of before may hold them still: see pgtable_repl_unhold(). */
-	if (atomic_long_inc_return(&repl->holds) != 1)
-		pgtable_repl_key_put(false);
-}
-
-/**
- * pgtable_repl_unhold() - let the gates close, if this is the last to need them
- * @repl: state; a copy of its has been unlinked, or its policy is off now
- *
- * Every copy counts, not just whether the policy is off: a table that khugepaged
- * has unlinked, without the mmap lock, has copies for a moment longer than trees
- * are there to be taken down.
- *
- * Context: any, also under page-table locks.
- */
-void pgtable_repl_unhold(struct pgtable_repl *repl)
-{
-	if (atomic_long_dec_and_test(&repl->holds))
-		pgtable_repl_key_put(false);
-}
-
 static bool repl_is_lazy(const struct pgtable_repl_policy *policy)
 {
 	return policy->mode == PR_PGTABLE_REPL_LAZY;
@@ -366,7 +318,7 @@ static int repl_set(struct mm_struct *mm,
 			nodes_and(redo, repl->policy.nodes, repl->lacking);
 	}
 	if (on && !was_on)
-		repl_hold(repl);
+		pgtable_repl_hold(repl);
 	repl_set_policy(repl, policy);
 	/* Who asks now, gets it now. */
 	nodes_clear(repl->lacking);
@@ -742,7 +694,7 @@ static int repl_inherit(struct mm_struct *mm, struct mm_struct *oldmm)
 		cond_resched();
 	}
 	if (!nodes_empty(policy.nodes))
-		repl_hold(repl);
+		pgtable_repl_hold(repl);
 	repl_set_policy(repl, &policy);
 	if (!nodes_empty(policy.nodes)) {
 		if (oldmm) {

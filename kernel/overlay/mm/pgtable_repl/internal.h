@@ -31,7 +31,7 @@ struct obj_cgroup;
  * Roots are withdrawn under @root_mutex alone where the mmap lock cannot be had.
  *
  * @mm: the address space
- * @list: all of these; see repair.c
+ * @list: all of these; see owner.c
  * @policy: what is in force
  * @policy_lock: see above
  * @unset: nobody has set @policy yet, but is about to, under the mmap lock
@@ -161,6 +161,33 @@ bool pgtable_repl_key_tryget(bool lazy);
 void pgtable_repl_key_put(bool lazy);
 int pgtable_repl_key_users(bool lazy);
 
+/* owner.c */
+
+/*
+ * A walk along the list.  The place is kept by a reference to the mm_struct,
+ * which takes its state off the list in its last mmdrop(): so that each is
+ * passed once, however many there are, and with the lock dropped in between.
+ */
+struct repl_walk {
+	struct mm_struct *at;
+	u64 end;		/* later ones are left out */
+};
+
+void pgtable_repl_list_add(struct pgtable_repl *repl);
+void pgtable_repl_list_del(struct pgtable_repl *repl);
+void repl_walk_begin(struct repl_walk *walk);
+void repl_walk_end(struct repl_walk *walk);
+struct mm_struct *repl_walk_next(struct repl_walk *walk,
+				 bool (*look)(struct pgtable_repl *repl,
+					      void *arg), void *arg);
+void pgtable_repl_for_each(bool (*look)(struct pgtable_repl *repl),
+			   void (*work)(struct mm_struct *mm,
+					struct repl_wait *wait),
+			   struct repl_wait *wait);
+void pgtable_repl_hold(struct pgtable_repl *repl);
+void pgtable_repl_unhold(struct pgtable_repl *repl);
+long pgtable_repl_pages(struct pgtable_repl *repl);
+
 /* rebase.c */
 void pgtable_repl_add_trees(struct mm_struct *mm, const nodemask_t *nodes);
 void pgtable_repl_del_trees(struct mm_struct *mm, const nodemask_t *nodes,
@@ -185,18 +212,14 @@ bool pgtable_repl_forbidden(struct pgtable_repl *repl,
 			    struct mem_cgroup *memcg, int nid);
 int pgtable_repl_follow(struct mm_struct *mm, struct repl_wait *wait);
 int pgtable_repl_switch_off(struct mm_struct *mm, struct repl_wait *wait);
-void pgtable_repl_unhold(struct pgtable_repl *repl);
 struct mm_struct *pgtable_repl_task_mm(struct task_struct *task);
 void pgtable_repl_nodes(nodemask_t *nodes);
-long pgtable_repl_pages(struct pgtable_repl *repl);
 extern int sysctl_pgtable_repl_mode;				/* sysctl.c */
 extern unsigned long sysctl_pgtable_repl_process_max;
 extern int sysctl_pgtable_repl_node_max;
 unsigned int pgtable_repl_prefetch(struct mm_struct *mm);
 
 /* repair.c */
-void pgtable_repl_list_add(struct pgtable_repl *repl);
-void pgtable_repl_list_del(struct pgtable_repl *repl);
 void pgtable_repl_lacks(struct pgtable_repl *repl, int nid);
 bool pgtable_repl_dying(struct mm_struct *mm);
 void pgtable_repl_squeeze(struct pgtable_repl *repl);
@@ -209,10 +232,6 @@ void pgtable_repl_give_back(struct mem_cgroup *memcg, long pages,
 			    struct repl_wait *wait);
 void pgtable_repl_want(int nid, unsigned long pages);
 void pgtable_repl_drop_now(long timeout);
-void pgtable_repl_for_each(bool (*look)(struct pgtable_repl *repl),
-			   void (*work)(struct mm_struct *mm,
-					struct repl_wait *wait),
-			   struct repl_wait *wait);
 void pgtable_repl_refill(struct mm_struct *mm, struct repl_wait *wait);
 /* Copies leave one in so many pages of a memory cgroup's limit alone. */
 #define REPL_MEMCG_SHARE	16
