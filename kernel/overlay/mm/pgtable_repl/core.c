@@ -6,26 +6,15 @@
  * struct pgtable_repl_policy; the architecture half makes the domain trees.
  */
 #include <linux/hugetlb.h>
-#include <linux/kthread.h>
 #include <linux/memcontrol.h>
 #include <linux/oom.h>
 #include <linux/prctl.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
-#include <linux/timer.h>
 #include <linux/vmstat.h>
 #include <trace/events/pgtable_repl.h>
 #include "internal.h"
-
-/*
- * Nodes that a domain tree can be asked for: with CPUs to walk it and memory.
- * If all of that is movable, there are no copies until other memory comes.
- */
-void pgtable_repl_nodes(nodemask_t *nodes)
-{
-	nodes_and(*nodes, node_states[N_CPU], node_states[N_MEMORY]);
-}
 
 /* Give an mm its state, under arch_pgtable_repl_lock(). */
 static struct pgtable_repl *pgtable_repl_create(struct mm_struct *mm)
@@ -138,103 +127,6 @@ int pgtable_repl_valid(const struct pgtable_repl_policy *policy)
 		return -EOPNOTSUPP;
 	pgtable_repl_nodes(&usable);
 	return nodes_subset(policy->nodes, usable) ? 0 : -ENODEV;
-}
-
-/* How long one that is busy is waited for, of what there is for all. */
-#define REPL_WAIT_EACH		(HZ / 2 + 1)
-
-/*
- * A lock that there is always somebody to have, one after the other, is only had
- * by who queues up for it.  Those behind him wait with him, such as ps: so it is
- * not for long, and seldom.  The wait ends by a signal, which takes a thread.
- */
-#define REPL_INSIST_EACH	(HZ / 4 + 1)
-
-static struct kthread_worker *repl_insist_worker;
-
-/**
- * pgtable_repl_insist_work() - run work that may queue up for locks
- * @work: the work
- * @delay: in jiffies
- * @sooner: also if it was to run later
- *
- * Context: any.
- */
-void pgtable_repl_insist_work(struct kthread_delayed_work *work,
-			      unsigned long delay, bool sooner)
-{
-	if (WARN_ON_ONCE(!repl_insist_worker))
-		return;
-	if (sooner)
-		kthread_mod_delayed_work(repl_insist_worker, work, delay);
-	else
-		kthread_queue_delayed_work(repl_insist_worker, work, delay);
-}
-
-struct repl_alarm {
-	struct timer_list timer;
-	struct task_struct *task;
-};
-
-static void repl_alarm(struct timer_list *timer)
-{
-	struct repl_alarm *alarm = from_timer(alarm, timer, timer);
-
-	send_sig(SIGKILL, alarm->task, 1);
-}
-
-/* On the worker: get the lock, or give up after a while. */
-static bool repl_insist(struct mm_struct *mm)
-{
-	struct pgtable_repl *repl = mm_pgtable_repl(mm);
-	struct repl_alarm alarm = { .task = current };
-	bool locked;
-
-	/* It kept its lock for as long as that before. */
-	if (repl && time_before(jiffies, READ_ONCE(repl->busy_until)))
-		return false;
-	allow_kernel_signal(SIGKILL);
-	timer_setup_on_stack(&alarm.timer, repl_alarm, 0);
-	mod_timer(&alarm.timer, jiffies + REPL_INSIST_EACH);
-	locked = !arch_pgtable_repl_lock_killable(mm);
-	timer_delete_sync(&alarm.timer);
-	destroy_timer_on_stack(&alarm.timer);
-	flush_signals(current);
-	if (!locked && repl)
-		WRITE_ONCE(repl->busy_until, jiffies + REPL_BUSY_MAX);
-	return locked;
-}
-
-/**
- * pgtable_repl_lock() - arch_pgtable_repl_lock() that does not wait for ever
- * @mm: the address space; the caller holds a reference to its users
- * @wait: how long to wait; NULL: until the current task is killed, which is for
- *	who asks for this one process
- *
- * Return: 0, -EINTR (killed), or -EAGAIN with @wait->busy set.
- */
-int pgtable_repl_lock(struct mm_struct *mm, struct repl_wait *wait)
-{
-	unsigned long until = jiffies + REPL_WAIT_EACH;
-
-	if (!wait) {
-		if (arch_pgtable_repl_lock_killable(mm))
-			return -EINTR;
-	} else if (time_after(until, wait->until)) {
-		until = wait->until;
-	}
-	while (wait && !arch_pgtable_repl_trylock(mm)) {
-		if (wait->insist && repl_insist(mm))
-			break;
-		if (!time_before(jiffies, until) || signal_pending(current)) {
-			wait->busy = true;
-			return -EAGAIN;
-		}
-		schedule_timeout_interruptible(1);
-	}
-	if (mm->pgtable_repl)
-		pgtable_repl_settle(mm);
-	return 0;
 }
 
 /* On whose behalf: a setting of the process's own yields to these, or not. */
@@ -751,14 +643,3 @@ void pgtable_repl_exec_secure(void)
 	policy.source = PGTABLE_REPL_NONE;
 	pgtable_repl_set(current->mm, &policy);
 }
-
-static int __init repl_insist_init(void)
-{
-	struct kthread_worker *worker;
-
-	worker = kthread_create_worker(0, "pgtable_repl");
-	if (!IS_ERR(worker))
-		repl_insist_worker = worker;
-	return PTR_ERR_OR_ZERO(worker);
-}
-core_initcall(repl_insist_init);

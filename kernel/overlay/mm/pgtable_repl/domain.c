@@ -93,6 +93,17 @@ const struct cpumask *pgtable_repl_domain_cpus(unsigned int domain)
 }
 
 /**
+ * pgtable_repl_nodes() - nodes that a domain tree can be asked for
+ * @nodes: gets them: with CPUs to walk it and memory
+ *
+ * If all of that is movable, there are no copies until other memory comes.
+ */
+void pgtable_repl_nodes(nodemask_t *nodes)
+{
+	nodes_and(*nodes, node_states[N_CPU], node_states[N_MEMORY]);
+}
+
+/**
  * pgtable_repl_home_domain() - the domain that a node's PTE table belongs to
  * @nid: the node
  * @cpu: the CPU that it was allocated on; -1 if that is not known

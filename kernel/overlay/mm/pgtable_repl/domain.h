@@ -30,6 +30,7 @@ static __always_inline unsigned int this_domain(void)
 }
 
 unsigned int pgtable_repl_max_domains(void);
+void pgtable_repl_nodes(nodemask_t *nodes);
 unsigned int pgtable_repl_home_domain(int nid, int cpu);
 const struct cpumask *pgtable_repl_domain_cpus(unsigned int domain);
 void pgtable_repl_domains_of(const nodemask_t *nodes, nodemask_t *domains);

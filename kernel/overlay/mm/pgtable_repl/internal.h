@@ -151,7 +151,10 @@ struct repl_wait {
 #define REPL_BUSY_DELAY		((unsigned long)HZ)
 #define REPL_BUSY_MAX		(32 * REPL_BUSY_DELAY)
 
+/* wait.c */
 int pgtable_repl_lock(struct mm_struct *mm, struct repl_wait *wait);
+bool pgtable_repl_worker_lock(struct mm_struct *mm, struct repl_wait *wait);
+bool pgtable_repl_busy(struct pgtable_repl *repl);
 void pgtable_repl_insist_work(struct kthread_delayed_work *work,
 			      unsigned long delay, bool sooner);
 
@@ -213,7 +216,6 @@ bool pgtable_repl_forbidden(struct pgtable_repl *repl,
 int pgtable_repl_follow(struct mm_struct *mm, struct repl_wait *wait);
 int pgtable_repl_switch_off(struct mm_struct *mm, struct repl_wait *wait);
 struct mm_struct *pgtable_repl_task_mm(struct task_struct *task);
-void pgtable_repl_nodes(nodemask_t *nodes);
 extern int sysctl_pgtable_repl_mode;				/* sysctl.c */
 extern unsigned long sysctl_pgtable_repl_process_max;
 extern int sysctl_pgtable_repl_node_max;

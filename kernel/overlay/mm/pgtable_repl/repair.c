@@ -178,25 +178,6 @@ void pgtable_repl_squeeze(struct pgtable_repl *repl)
 	queue_work(repl_drop_wq, &repl_drop_work);
 }
 
-/* Workers come back to one whose lock somebody had, rather than wait for it. */
-static bool repl_busy(struct pgtable_repl *repl)
-{
-	return time_before(jiffies, READ_ONCE(repl->busy_until));
-}
-
-static bool repl_lock(struct mm_struct *mm, struct repl_wait *wait)
-{
-	unsigned long until = jiffies + REPL_BUSY_DELAY, *busy_until;
-
-	if (!pgtable_repl_lock(mm, wait))
-		return true;
-	/* One that has been queued up for in vain is left alone for longer. */
-	busy_until = &mm->pgtable_repl->busy_until;
-	if (time_after(until, READ_ONCE(*busy_until)))
-		WRITE_ONCE(*busy_until, until);
-	return false;
-}
-
 /* Nodes of @repl that lack copies; of these, in @now, those worth a try now. */
 static bool repl_repairable(struct pgtable_repl *repl, nodemask_t *now)
 {
@@ -209,7 +190,7 @@ static bool repl_repairable(struct pgtable_repl *repl, nodemask_t *now)
 	nodes_clear(*now);
 	if (nodes_empty(want))
 		return false;
-	if (repl_busy(repl))
+	if (pgtable_repl_busy(repl))
 		return true;
 	if (!pgtable_repl_mm_room(repl->mm, REPL_MEMCG_SHARE / 2,
 				  READ_ONCE(repl->dropped_pages),
@@ -239,7 +220,7 @@ static bool repl_repair_mm(struct mm_struct *mm, nodemask_t *nodes,
 	LIST_HEAD(pages);
 	int nid;
 
-	if (!repl_lock(mm, wait))
+	if (!pgtable_repl_worker_lock(mm, wait))
 		return false;
 	memcg = get_mem_cgroup_from_mm(mm);
 	old_memcg = set_active_memcg(memcg);
@@ -412,7 +393,7 @@ static bool repl_drop_mm(struct mm_struct *mm, nodemask_t nodes,
 	LIST_HEAD(pages);
 	long before;
 
-	if (!repl_lock(mm, wait)) {
+	if (!pgtable_repl_worker_lock(mm, wait)) {
 		/* Who goes on mapping memory asks again. */
 		WRITE_ONCE(repl->squeeze, false);
 		return false;
@@ -496,7 +477,7 @@ static bool repl_pass_look(struct pgtable_repl *repl, void *arg)
 	long pages;
 
 	/* One that is exiting gives back everything anyway. */
-	if ((repl_busy(repl) && !pass->busy) ||
+	if ((pgtable_repl_busy(repl) && !pass->busy) ||
 	    !atomic_read(&repl->mm->mm_users))
 		return false;
 	pages = repl_pass_pages(pass, repl);

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Page-table replication: how long to wait for address spaces that are busy.
+ *
+ * A process can hold its mmap lock for as long as it likes.  Who asks for one
+ * process waits for its lock until he is killed; who goes through many, and
+ * workers, leave those that are busy and come back: see struct repl_wait.
+ */
+#include <linux/kthread.h>
+#include <linux/sched/signal.h>
+#include <linux/timer.h>
+#include "internal.h"
+
+/* How long one that is busy is waited for, of what there is for all. */
+#define REPL_WAIT_EACH		(HZ / 2 + 1)
+
+/*
+ * A lock that there is always somebody to have, one after the other, is only had
+ * by who queues up for it.  Those behind him wait with him, such as ps: so it is
+ * not for long, and seldom.  The wait ends by a signal, which takes a thread.
+ */
+#define REPL_INSIST_EACH	(HZ / 4 + 1)
+
+static struct kthread_worker *repl_insist_worker;
+
+/**
+ * pgtable_repl_insist_work() - run work that may queue up for locks
+ * @work: the work
+ * @delay: in jiffies
+ * @sooner: also if it was to run later
+ *
+ * Context: any.
+ */
+void pgtable_repl_insist_work(struct kthread_delayed_work *work,
+			      unsigned long delay, bool sooner)
+{
+	if (WARN_ON_ONCE(!repl_insist_worker))
+		return;
+	if (sooner)
+		kthread_mod_delayed_work(repl_insist_worker, work, delay);
+	else
+		kthread_queue_delayed_work(repl_insist_worker, work, delay);
+}
+
+struct repl_alarm {
+	struct timer_list timer;
+	struct task_struct *task;
+};
+
+static void repl_alarm(struct timer_list *timer)
+{
+	struct repl_alarm *alarm = from_timer(alarm, timer, timer);
+
+	send_sig(SIGKILL, alarm->task, 1);
+}
+
+/* On the worker: get the lock, or give up after a while. */
+static bool repl_insist(struct mm_struct *mm)
+{
+	struct pgtable_repl *repl = mm_pgtable_repl(mm);
+	struct repl_alarm alarm = { .task = current };
+	bool locked;
+
+	/* It kept its lock for as long as that before. */
+	if (repl && time_before(jiffies, READ_ONCE(repl->busy_until)))
+		return false;
+	allow_kernel_signal(SIGKILL);
+	timer_setup_on_stack(&alarm.timer, repl_alarm, 0);
+	mod_timer(&alarm.timer, jiffies + REPL_INSIST_EACH);
+	locked = !arch_pgtable_repl_lock_killable(mm);
+	timer_delete_sync(&alarm.timer);
+	destroy_timer_on_stack(&alarm.timer);
+	flush_signals(current);
+	if (!locked && repl)
+		WRITE_ONCE(repl->busy_until, jiffies + REPL_BUSY_MAX);
+	return locked;
+}
+
+/**
+ * pgtable_repl_lock() - arch_pgtable_repl_lock() that does not wait for ever
+ * @mm: the address space; the caller holds a reference to its users
+ * @wait: how long to wait; NULL: until the current task is killed, which is for
+ *	who asks for this one process
+ *
+ * Return: 0, -EINTR (killed), or -EAGAIN with @wait->busy set.
+ */
+int pgtable_repl_lock(struct mm_struct *mm, struct repl_wait *wait)
+{
+	unsigned long until = jiffies + REPL_WAIT_EACH;
+
+	if (!wait) {
+		if (arch_pgtable_repl_lock_killable(mm))
+			return -EINTR;
+	} else if (time_after(until, wait->until)) {
+		until = wait->until;
+	}
+	while (wait && !arch_pgtable_repl_trylock(mm)) {
+		if (wait->insist && repl_insist(mm))
+			break;
+		if (!time_before(jiffies, until) || signal_pending(current)) {
+			wait->busy = true;
+			return -EAGAIN;
+		}
+		schedule_timeout_interruptible(1);
+	}
+	if (mm->pgtable_repl)
+		pgtable_repl_settle(mm);
+	return 0;
+}
+
+/**
+ * pgtable_repl_busy() - whether workers are to leave an address space alone
+ * @repl: its state
+ *
+ * They come back to one whose lock somebody had, rather than wait for it.
+ *
+ * Context: any.
+ */
+bool pgtable_repl_busy(struct pgtable_repl *repl)
+{
+	return time_before(jiffies, READ_ONCE(repl->busy_until));
+}
+
+/**
+ * pgtable_repl_worker_lock() - pgtable_repl_lock() for workers
+ * @mm: the address space, which has state
+ * @wait: as of pgtable_repl_lock()
+ *
+ * Return: false if others had the lock; it is busy for a while then.
+ */
+bool pgtable_repl_worker_lock(struct mm_struct *mm, struct repl_wait *wait)
+{
+	unsigned long until = jiffies + REPL_BUSY_DELAY, *busy_until;
+
+	if (!pgtable_repl_lock(mm, wait))
+		return true;
+	/* One that has been queued up for in vain is left alone for longer. */
+	busy_until = &mm->pgtable_repl->busy_until;
+	if (time_after(until, READ_ONCE(*busy_until)))
+		WRITE_ONCE(*busy_until, until);
+	return false;
+}
+
+static int __init repl_insist_init(void)
+{
+	struct kthread_worker *worker;
+
+	worker = kthread_create_worker(0, "pgtable_repl");
+	if (!IS_ERR(worker))
+		repl_insist_worker = worker;
+	return PTR_ERR_OR_ZERO(worker);
+}
+core_initcall(repl_insist_init);
