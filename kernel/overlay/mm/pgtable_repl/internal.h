@@ -191,6 +191,20 @@ void pgtable_repl_hold(struct pgtable_repl *repl);
 void pgtable_repl_unhold(struct pgtable_repl *repl);
 long pgtable_repl_pages(struct pgtable_repl *repl);
 
+/* limit.c */
+extern unsigned long sysctl_pgtable_repl_process_max;
+extern int sysctl_pgtable_repl_node_max;
+bool pgtable_repl_node_free_with(int nid, unsigned int times,
+				 unsigned long more);
+bool pgtable_repl_node_free(int nid, unsigned int times);
+bool pgtable_repl_node_room(struct mm_struct *mm, int nid, unsigned int share);
+bool pgtable_repl_memcg_room(struct mem_cgroup *memcg, unsigned int share,
+			     unsigned long pages);
+bool pgtable_repl_mm_room(struct mm_struct *mm, unsigned int memcg_share,
+			  unsigned long memcg_pages, unsigned int group_share);
+bool pgtable_repl_process_full(struct pgtable_repl *repl);
+unsigned long pgtable_repl_fork_lacks(struct mm_struct *mm);
+
 /* rebase.c */
 void pgtable_repl_add_trees(struct mm_struct *mm, const nodemask_t *nodes);
 void pgtable_repl_del_trees(struct mm_struct *mm, const nodemask_t *nodes,
@@ -217,18 +231,12 @@ int pgtable_repl_follow(struct mm_struct *mm, struct repl_wait *wait);
 int pgtable_repl_switch_off(struct mm_struct *mm, struct repl_wait *wait);
 struct mm_struct *pgtable_repl_task_mm(struct task_struct *task);
 extern int sysctl_pgtable_repl_mode;				/* sysctl.c */
-extern unsigned long sysctl_pgtable_repl_process_max;
-extern int sysctl_pgtable_repl_node_max;
 unsigned int pgtable_repl_prefetch(struct mm_struct *mm);
 
 /* repair.c */
 void pgtable_repl_lacks(struct pgtable_repl *repl, int nid);
 bool pgtable_repl_dying(struct mm_struct *mm);
 void pgtable_repl_squeeze(struct pgtable_repl *repl);
-bool pgtable_repl_memcg_room(struct mem_cgroup *memcg, unsigned int share,
-			     unsigned long pages);
-bool pgtable_repl_mm_room(struct mm_struct *mm, unsigned int memcg_share,
-			  unsigned long memcg_pages, unsigned int group_share);
 void pgtable_repl_drop(struct mm_struct *mm, struct repl_wait *wait);
 void pgtable_repl_give_back(struct mem_cgroup *memcg, long pages,
 			    struct repl_wait *wait);
@@ -320,10 +328,9 @@ static inline long pgtable_repl_memcg_pages(struct mem_cgroup *memcg)
 /* The same of what copies may take of a node. */
 #define REPL_NODE_SHARE		8
 
-/* alloc.c */
+/* page.c */
 struct page *pgtable_repl_alloc_page(struct mm_struct *mm, unsigned int domain,
 				     unsigned int order, gfp_t gfp);
-bool pgtable_repl_node_room(struct mm_struct *mm, int nid, unsigned int share);
 void pgtable_repl_account(struct page *page, struct mm_struct *mm, int sign);
 int pgtable_repl_set_reserve(unsigned long pages);
 unsigned long pgtable_repl_reserve_pages(int nid);

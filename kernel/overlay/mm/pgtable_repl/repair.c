@@ -72,98 +72,6 @@ void pgtable_repl_lacks(struct pgtable_repl *repl, int nid)
 			   READ_ONCE(repl_repair_delay));
 }
 
-/*
- * Whether a node would have @times its high watermark of free memory that copies
- * can lie in, in some zone, with @more pages: page tables cannot be moved.
- */
-static bool repl_node_would_have_room(int nid, unsigned int times,
-				      unsigned long more)
-{
-	pg_data_t *pgdat = NODE_DATA(nid);
-	int i;
-
-	for (i = 0; i <= gfp_zone(GFP_KERNEL); i++) {
-		struct zone *zone = pgdat->node_zones + i;
-		unsigned long free, cma = 0;
-
-		/* What lies below ZONE_NORMAL is a reserve for devices. */
-		if (!managed_zone(zone) ||
-		    (i < ZONE_NORMAL && managed_zone(pgdat->node_zones +
-						     ZONE_NORMAL)))
-			continue;
-		free = zone_page_state(zone, NR_FREE_PAGES);
-#ifdef CONFIG_CMA
-		cma = zone_page_state(zone, NR_FREE_CMA_PAGES);
-#endif
-		if (free + more > cma + times * high_wmark_pages(zone))
-			return true;
-	}
-	return false;
-}
-
-static bool repl_node_has_room(int nid, unsigned int times)
-{
-	return repl_node_would_have_room(nid, times, 0);
-}
-
-/**
- * pgtable_repl_memcg_room() - whether a memory cgroup has room for copies
- * @memcg: by pgtable_repl_get_memcg()
- * @share: what must stay free, as one in so many of each limit
- * @pages: and in addition, in pages
- *
- * Page cache counts as free: it goes before anybody is killed.
- *
- * Context: any, also under page-table locks.
- */
-bool pgtable_repl_memcg_room(struct mem_cgroup *memcg, unsigned int share,
-			     unsigned long pages)
-{
-	bool room = true;
-#ifdef CONFIG_MEMCG
-	struct mem_cgroup *m;
-
-	for (m = memcg; m && room; m = parent_mem_cgroup(m)) {
-		unsigned long limit = min(READ_ONCE(m->memory.max),
-					  READ_ONCE(m->memory.high));
-		unsigned long used = page_counter_read(&m->memory);
-		unsigned long cache;
-
-		if (mem_cgroup_is_root(m) || limit >= totalram_pages())
-			continue;
-		if (used + limit / share + pages <= limit)
-			continue;
-		cache = memcg_page_state(m, NR_ACTIVE_FILE) +
-			memcg_page_state(m, NR_INACTIVE_FILE);
-		used -= min(used, cache);
-		room = used + limit / share + pages <= limit;
-	}
-#endif
-	return room;
-}
-
-/**
- * pgtable_repl_mm_room() - whether limits let an mm have more copies
- * @mm: the address space, which has state
- * @memcg_share: as of pgtable_repl_memcg_room(); 0: leave that out
- * @memcg_pages: likewise
- * @group_share: as of pgtable_repl_group_room(); 0: leave that out
- *
- * Context: any, also under spinlocks.
- */
-bool pgtable_repl_mm_room(struct mm_struct *mm, unsigned int memcg_share,
-			  unsigned long memcg_pages, unsigned int group_share)
-{
-	struct mem_cgroup *memcg = pgtable_repl_get_memcg(mm);
-	bool room;
-
-	room = (!memcg_share || pgtable_repl_memcg_room(memcg, memcg_share,
-							memcg_pages)) &&
-	       (!group_share || pgtable_repl_group_room(memcg, group_share, 1));
-	mem_cgroup_put(memcg);
-	return room;
-}
-
 /**
  * pgtable_repl_squeeze() - have an mm's copies taken down, soon
  * @repl: the mm's; its memory cgroup is short of memory
@@ -202,7 +110,7 @@ static bool repl_repairable(struct pgtable_repl *repl, nodemask_t *now)
 		    time_before(jiffies, READ_ONCE(repl->dropped_at) +
 					 REPL_DROPPED_MIN))
 			continue;
-		if (repl_node_has_room(nid, 2) &&
+		if (pgtable_repl_node_free(nid, 2) &&
 		    pgtable_repl_node_room(repl->mm, nid, REPL_NODE_SHARE) &&
 		    !pgtable_repl_forbidden(repl, memcg, nid))
 			node_set(nid, *now);
@@ -497,9 +405,9 @@ static bool repl_pass_over(struct repl_pass *pass)
 		return false;
 	/* No tree is to go because those before it are not free yet. */
 	if (pass->batch.nr &&
-	    repl_node_would_have_room(pass->nid, 1, pass->batch.nr))
+	    pgtable_repl_node_free_with(pass->nid, 1, pass->batch.nr))
 		repl_batch_free(&pass->batch);
-	return repl_node_has_room(pass->nid, 1);
+	return pgtable_repl_node_free(pass->nid, 1);
 }
 
 /*
@@ -581,7 +489,7 @@ static bool repl_drop_node(int nid, struct repl_wait *wait)
 	bool dropped;
 
 	dropped = repl_drop_largest(&pass, wait);
-	if (repl_node_has_room(nid, 1))
+	if (pgtable_repl_node_free(nid, 1))
 		atomic_long_set(wanted, 0);
 	else
 		atomic_long_sub(asked - pass.wanted, wanted);
@@ -595,7 +503,7 @@ static bool repl_drop_nodes(struct repl_wait *wait)
 	int nid;
 
 	for_each_node_state(nid, N_NORMAL_MEMORY)
-		if (!repl_node_has_room(nid, 1))
+		if (!pgtable_repl_node_free(nid, 1))
 			dropped |= repl_drop_node(nid, wait);
 		else
 			atomic_long_set(&repl_drop_wanted[nid], 0);
@@ -698,7 +606,7 @@ static unsigned long repl_shrink_count(struct shrinker *shrinker,
 				       struct shrink_control *sc)
 {
 	/* Caches are dropped on request, too: nobody gains by that here. */
-	if (repl_node_has_room(sc->nid, 1))
+	if (pgtable_repl_node_free(sc->nid, 1))
 		return 0;
 	return node_page_state(NODE_DATA(sc->nid), NR_PGTABLE_REPL);
 }
@@ -729,7 +637,7 @@ static int repl_oom(struct notifier_block *nb, unsigned long unused, void *arg)
 	for_each_node_state(nid, N_NORMAL_MEMORY) {
 		long pages = node_page_state(NODE_DATA(nid), NR_PGTABLE_REPL);
 
-		if (pages <= 0 || repl_node_has_room(nid, 1))
+		if (pages <= 0 || pgtable_repl_node_free(nid, 1))
 			continue;
 		pgtable_repl_want(nid, pages);
 		before += atomic_long_read(&repl_drop_freed[nid]);

@@ -16,9 +16,6 @@ int sysctl_pgtable_repl_mode __read_mostly = PGTABLE_REPL_SYS_PROCESS;
 int pgtable_repl_fixed_node __read_mostly;
 DEFINE_STATIC_KEY_FALSE(pgtable_repl_fixed_key);
 
-unsigned long sysctl_pgtable_repl_process_max __read_mostly;
-int sysctl_pgtable_repl_node_max __read_mostly = 10;	/* per cent */
-
 static int repl_reserve_pages;
 /* Entries, as a power of two, that a lazy fill brings along (Hydra, section 3.4). */
 static int repl_prefetch = 3;

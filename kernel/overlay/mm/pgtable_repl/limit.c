@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Page-table replication: whether there may be one more copy.
+ *
+ * Limits are of a node, a process, groups and cpusets; and no copy is made of
+ * memory that somebody else is going to need.
+ */
+#include <linux/cpuset.h>
+#include <linux/gfp.h>
+#include <linux/memcontrol.h>
+#include <linux/mmzone.h>
+#include <linux/page_counter.h>
+#include <linux/vmstat.h>
+#include "internal.h"
+
+unsigned long sysctl_pgtable_repl_process_max __read_mostly;
+int sysctl_pgtable_repl_node_max __read_mostly = 10;	/* per cent */
+
+/**
+ * pgtable_repl_node_free_with() - whether a node would have memory to spare
+ * @nid: the node
+ * @times: that much of its high watermark must be free, in some zone, of what
+ *	copies can lie in: page tables cannot be moved
+ * @more: with so many pages more
+ *
+ * Context: any.
+ */
+bool pgtable_repl_node_free_with(int nid, unsigned int times,
+				 unsigned long more)
+{
+	pg_data_t *pgdat = NODE_DATA(nid);
+	int i;
+
+	for (i = 0; i <= gfp_zone(GFP_KERNEL); i++) {
+		struct zone *zone = pgdat->node_zones + i;
+		unsigned long free, cma = 0;
+
+		/* What lies below ZONE_NORMAL is a reserve for devices. */
+		if (!managed_zone(zone) ||
+		    (i < ZONE_NORMAL && managed_zone(pgdat->node_zones +
+						     ZONE_NORMAL)))
+			continue;
+		free = zone_page_state(zone, NR_FREE_PAGES);
+#ifdef CONFIG_CMA
+		cma = zone_page_state(zone, NR_FREE_CMA_PAGES);
+#endif
+		if (free + more > cma + times * high_wmark_pages(zone))
+			return true;
+	}
+	return false;
+}
+
+/* The same by now. */
+bool pgtable_repl_node_free(int nid, unsigned int times)
+{
+	return pgtable_repl_node_free_with(nid, times, 0);
+}
+
+/**
+ * pgtable_repl_memcg_room() - whether a memory cgroup has room for copies
+ * @memcg: by pgtable_repl_get_memcg()
+ * @share: what must stay free, as one in so many of each limit
+ * @pages: and in addition, in pages
+ *
+ * Page cache counts as free: it goes before anybody is killed.
+ *
+ * Context: any, also under page-table locks.
+ */
+bool pgtable_repl_memcg_room(struct mem_cgroup *memcg, unsigned int share,
+			     unsigned long pages)
+{
+	bool room = true;
+#ifdef CONFIG_MEMCG
+	struct mem_cgroup *m;
+
+	for (m = memcg; m && room; m = parent_mem_cgroup(m)) {
+		unsigned long limit = min(READ_ONCE(m->memory.max),
+					  READ_ONCE(m->memory.high));
+		unsigned long used = page_counter_read(&m->memory);
+		unsigned long cache;
+
+		if (mem_cgroup_is_root(m) || limit >= totalram_pages())
+			continue;
+		if (used + limit / share + pages <= limit)
+			continue;
+		cache = memcg_page_state(m, NR_ACTIVE_FILE) +
+			memcg_page_state(m, NR_INACTIVE_FILE);
+		used -= min(used, cache);
+		room = used + limit / share + pages <= limit;
+	}
+#endif
+	return room;
+}
+
+/**
+ * pgtable_repl_mm_room() - whether limits let an mm have more copies
+ * @mm: the address space, which has state
+ * @memcg_share: as of pgtable_repl_memcg_room(); 0: leave that out
+ * @memcg_pages: likewise
+ * @group_share: as of pgtable_repl_group_room(); 0: leave that out
+ *
+ * Context: any, also under spinlocks.
+ */
+bool pgtable_repl_mm_room(struct mm_struct *mm, unsigned int memcg_share,
+			  unsigned long memcg_pages, unsigned int group_share)
+{
+	struct mem_cgroup *memcg = pgtable_repl_get_memcg(mm);
+	bool room;
+
+	room = (!memcg_share || pgtable_repl_memcg_room(memcg, memcg_share,
+							memcg_pages)) &&
+	       (!group_share || pgtable_repl_group_room(memcg, group_share, 1));
+	mem_cgroup_put(memcg);
+	return room;
+}
+
+/* Whether the process that an address space belongs to may use a node. */
+static bool repl_node_allowed(struct mm_struct *mm, int nid)
+{
+	bool allowed = true;
+#ifdef CONFIG_CPUSETS
+	struct task_struct *task;
+
+	if (!cpusets_enabled())
+		return true;
+	rcu_read_lock();
+#ifdef CONFIG_MEMCG
+	task = rcu_dereference(mm->owner);
+#else
+	task = current->mm == mm ? current : NULL;
+#endif
+	/* One bit, which a change of the mask never clears for a moment. */
+	if (task)
+		allowed = node_isset(nid, task->mems_allowed);
+	rcu_read_unlock();
+#endif
+	return allowed;
+}
+
+/**
+ * pgtable_repl_node_room() - whether a node may hold more copies of an mm's
+ * @mm: the address space
+ * @nid: the node
+ * @share: what must stay free of what copies may take there, as one in so many
+ *	pages; 0: nothing
+ *
+ * CPUs that make copies at the same time may exceed the limit by a few pages.
+ *
+ * Context: any.
+ */
+bool pgtable_repl_node_room(struct mm_struct *mm, int nid, unsigned int share)
+{
+	unsigned long max, have = 0;
+	int i;
+
+	if (!repl_node_allowed(mm, nid))
+		return false;
+	for (i = 0; i <= gfp_zone(GFP_KERNEL); i++)
+		have += zone_managed_pages(NODE_DATA(nid)->node_zones + i);
+	max = have / 100 * READ_ONCE(sysctl_pgtable_repl_node_max);
+	return node_page_state(NODE_DATA(nid), NR_PGTABLE_REPL) +
+		(share ? max / share : 0) < max;
+}
+
+/**
+ * pgtable_repl_process_full() - whether a process has what it may have
+ * @repl: its state
+ *
+ * Of vm.pgtable_repl_process_max.  Copies are counted when they are attached, so
+ * CPUs that make some at the same time may exceed the limit by as many pages.
+ */
+bool pgtable_repl_process_full(struct pgtable_repl *repl)
+{
+	unsigned long max = READ_ONCE(sysctl_pgtable_repl_process_max);
+
+	return max && pgtable_repl_pages(repl) >= max;
+}
+
+/**
+ * pgtable_repl_fork_lacks() - tables that fork has still to make for a child
+ * @mm: its address space
+ *
+ * They come after the copies of those that it has made, whose pages cannot be had
+ * back before it is done.
+ */
+unsigned long pgtable_repl_fork_lacks(struct mm_struct *mm)
+{
+	unsigned long all = mm->pgtable_repl->fork_tables;
+	unsigned long made = mm_pgtables_bytes(mm) / PAGE_SIZE;
+
+	if (!READ_ONCE(mm->pgtable_repl->forker) || all <= made)
+		return 0;
+	return all - made;
+}

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Page-table replication: memory for copies.
+ *
+ * A copy is of use on its domain's node only, so a page comes from there or not
+ * at all: first from the node's reserve, which the administrator sizes with
+ * vm.pgtable_repl_reserve, then from the buddy allocator.  Either way it is
+ * charged to the memory cgroup that the copies of the address space belong to.
+ */
+#include <linux/debugfs.h>
+#include <linux/fault-inject.h>
+#include <linux/gfp.h>
+#include <linux/memcontrol.h>
+#include <linux/mutex.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/vmstat.h>
+#include <linux/workqueue.h>
+#include "internal.h"
+
+struct repl_reserve {
+	spinlock_t lock;
+	struct list_head pages;
+	unsigned long nr;
+};
+
+static struct repl_reserve repl_reserve[MAX_NUMNODES];
+static unsigned long repl_reserve_target;	/* pages per node */
+static DEFINE_MUTEX(repl_reserve_mutex);	/* who brings reserves to it */
+
+/* How long a reserve stays short after a page was taken: bursts come in one. */
+#define REPL_REFILL_DELAY	(HZ / 10)
+
+static void repl_refill(struct work_struct *work);
+static DECLARE_DELAYED_WORK(repl_refill_work, repl_refill);
+
+static struct page *repl_reserve_take(int nid)
+{
+	struct repl_reserve *r = &repl_reserve[nid];
+	unsigned long flags;
+	struct page *page;
+
+	if (!READ_ONCE(r->nr))
+		return NULL;
+	/* Of a probe in here that reads user space, a fault may want a page. */
+	spin_lock_irqsave(&r->lock, flags);
+	page = list_first_entry_or_null(&r->pages, struct page, lru);
+	if (page) {
+		list_del(&page->lru);
+		r->nr--;
+	}
+	spin_unlock_irqrestore(&r->lock, flags);
+	if (page)
+		schedule_delayed_work(&repl_refill_work, REPL_REFILL_DELAY);
+	return page;
+}
+
+/* Bring a node's reserve to @target pages; false if memory ran out, or if killed. */
+static bool repl_reserve_resize(int nid, unsigned long target)
+{
+	struct repl_reserve *r = &repl_reserve[nid];
+	struct page *page;
+
+	while (READ_ONCE(r->nr) > target) {
+		spin_lock_irq(&r->lock);
+		page = list_first_entry_or_null(&r->pages, struct page, lru);
+		if (page) {
+			list_del(&page->lru);
+			r->nr--;
+		}
+		spin_unlock_irq(&r->lock);
+		if (page)
+			__free_page(page);
+	}
+	while (READ_ONCE(r->nr) < target) {
+		if (fatal_signal_pending(current))
+			return false;
+		page = alloc_pages_node(nid, GFP_KERNEL | __GFP_THISNODE |
+					__GFP_NORETRY | __GFP_NOWARN, 0);
+		if (!page)
+			return false;
+		spin_lock_irq(&r->lock);
+		list_add(&page->lru, &r->pages);
+		r->nr++;
+		spin_unlock_irq(&r->lock);
+		cond_resched();
+	}
+	return true;
+}
+
+/*
+ * Bring all reserves to @target pages.  Nodes that copies cannot lie on, by now,
+ * have none: those without CPUs, or whose memory is all movable.
+ */
+static bool repl_reserve_resize_all(unsigned long target)
+{
+	nodemask_t nodes;
+	bool all = true;
+	int nid;
+
+	pgtable_repl_nodes(&nodes);
+	nodes_and(nodes, nodes, node_states[N_NORMAL_MEMORY]);
+	for_each_node(nid) {
+		all = repl_reserve_resize(nid, node_isset(nid, nodes) ?
+					       target : 0);
+		if (!all)
+			break;
+	}
+	return all;
+}
+
+static void repl_refill(struct work_struct *work)
+{
+	mutex_lock(&repl_reserve_mutex);
+	repl_reserve_resize_all(repl_reserve_target);
+	mutex_unlock(&repl_reserve_mutex);
+}
+
+/**
+ * pgtable_repl_reserve_check() - a node's first or last CPU may come or go
+ *
+ * Context: any; it is looked at in a moment.
+ */
+void pgtable_repl_reserve_check(void)
+{
+	if (READ_ONCE(repl_reserve_target))
+		schedule_delayed_work(&repl_refill_work, HZ);
+}
+
+/**
+ * pgtable_repl_reserve_pages() - pages that a node keeps ready
+ * @nid: the node
+ */
+unsigned long pgtable_repl_reserve_pages(int nid)
+{
+	return READ_ONCE(repl_reserve[nid].nr);
+}
+
+/**
+ * pgtable_repl_set_reserve() - size the reserve of every usable node
+ * @pages: pages per node
+ *
+ * Context: process context.
+ * Return: 0, or with all reserves as before -ENOMEM, when a node has not got that
+ * much memory to spare, or -EINTR, when the current task is killed.
+ */
+int pgtable_repl_set_reserve(unsigned long pages)
+{
+	unsigned long old;
+	int err = 0;
+
+	if (mutex_lock_killable(&repl_reserve_mutex))
+		return -EINTR;
+	old = repl_reserve_target;
+	WRITE_ONCE(repl_reserve_target, pages);
+	if (!repl_reserve_resize_all(pages)) {
+		WRITE_ONCE(repl_reserve_target, old);
+		repl_reserve_resize_all(old);
+		err = -ENOMEM;
+		/* What has been used up meanwhile is not for him to fill up. */
+		if (fatal_signal_pending(current)) {
+			pgtable_repl_reserve_check();
+			err = -EINTR;
+		}
+	}
+	mutex_unlock(&repl_reserve_mutex);
+	return err;
+}
+
+#ifdef CONFIG_FAULT_INJECTION
+/* Fails allocations of copies and of nothing else. */
+static DECLARE_FAULT_ATTR(fail_pgtable_repl);
+
+static int __init repl_fault_setup(char *str)
+{
+	return setup_fault_attr(&fail_pgtable_repl, str);
+}
+__setup("fail_pgtable_repl=", repl_fault_setup);
+
+static int __init repl_fault_init(void)
+{
+	fault_create_debugfs_attr("fail_pgtable_repl", NULL,
+				  &fail_pgtable_repl);
+	return 0;
+}
+late_initcall(repl_fault_init);
+
+static bool repl_fault(unsigned int order)
+{
+	return should_fail_ex(&fail_pgtable_repl, PAGE_SIZE << order,
+			      FAULT_NOWARN);
+}
+#else
+static bool repl_fault(unsigned int order)
+{
+	return false;
+}
+#endif
+
+/* When reclaim last found nothing for a copy on a node; 0 if it never did. */
+static unsigned long repl_failed_at[MAX_NUMNODES];
+
+/* How long it is not asked again: a process may have a million tables. */
+#define REPL_RECLAIM_PAUSE	(HZ / 10 + 1)
+
+/*
+ * Copies are optional: neither who frees memory nor who is being killed takes
+ * them from what is kept back to have that done.
+ */
+static struct page *repl_alloc_node(int nid, unsigned int order, gfp_t gfp)
+{
+	unsigned long failed = READ_ONCE(repl_failed_at[nid]);
+	struct page *page;
+
+	gfp |= __GFP_THISNODE | __GFP_NOMEMALLOC;
+	if (failed && time_before(jiffies, failed + REPL_RECLAIM_PAUSE))
+		gfp &= ~__GFP_DIRECT_RECLAIM;
+	page = alloc_pages_node(nid, gfp, order);
+	if (!page && (gfp & __GFP_DIRECT_RECLAIM))
+		WRITE_ONCE(repl_failed_at[nid], jiffies ?: 1);
+	return page;
+}
+
+/* Charge a page to the active memory cgroup, or free it and return NULL. */
+static struct page *repl_charge(struct page *page, unsigned int order, gfp_t gfp)
+{
+#ifdef CONFIG_MEMCG
+	if (page && memcg_kmem_online() &&
+	    __memcg_kmem_charge_page(page, gfp, order)) {
+		__free_pages(page, order);
+		return NULL;
+	}
+#endif
+	return page;
+}
+
+static struct page *repl_alloc(int nid, unsigned int order, gfp_t gfp)
+{
+	struct page *page = order ? NULL : repl_reserve_take(nid);
+
+	return repl_charge(page ?: repl_alloc_node(nid, order, gfp), order, gfp);
+}
+
+/**
+ * pgtable_repl_alloc_page() - page for a copy, on the domain's node
+ * @mm: whose copy it is going to be
+ * @domain: the domain
+ * @order: 0, or that of a root
+ * @gfp: GFP_NOWAIT under a page-table lock, else GFP_KERNEL
+ *
+ * Return: the page, its content undefined, or NULL: never a page of another
+ * node, and never an attempt to get one by killing somebody.  What is lacking
+ * is made later, unless it is vm.pgtable_repl_process_max that forbids it.
+ */
+struct page *pgtable_repl_alloc_page(struct mm_struct *mm, unsigned int domain,
+				     unsigned int order, gfp_t gfp)
+{
+	struct pgtable_repl *repl = mm->pgtable_repl;
+	int nid = pgtable_repl_domain_node(domain);
+	struct mem_cgroup *memcg, *old_memcg;
+	unsigned long pages = 1 << order;
+	struct page *page = NULL;
+
+	/* A fault from before a change of domains may take one for a node. */
+	if (!node_online(nid) || pgtable_repl_process_full(repl))
+		return NULL;
+	if (!pgtable_repl_node_room(mm, nid, 0)) {
+		pgtable_repl_lacks(repl, nid);
+		return NULL;
+	}
+	memcg = pgtable_repl_get_memcg(mm);
+	if (pgtable_repl_forbidden(repl, memcg, nid) ||
+	    !pgtable_repl_group_room(memcg, 0, pages)) {
+		page = NULL;
+	} else if (!pgtable_repl_memcg_room(memcg, REPL_MEMCG_SHARE,
+					    pages + pgtable_repl_fork_lacks(mm))) {
+		if (pgtable_repl_pages(repl))
+			pgtable_repl_squeeze(repl);
+	} else if (!repl_fault(order)) {
+		old_memcg = set_active_memcg(memcg);
+		page = repl_alloc(nid, order, gfp);
+		set_active_memcg(old_memcg);
+	}
+	mem_cgroup_put(memcg);
+	if (!page)
+		pgtable_repl_lacks(repl, nid);
+	return page;
+}
+
+/**
+ * pgtable_repl_account() - count a page in or out of the copies of an mm
+ * @page: the page
+ * @mm: the address space
+ * @sign: 1 or -1
+ *
+ * Copies are page tables in every statistic, and are counted apart as well.
+ */
+void pgtable_repl_account(struct page *page, struct mm_struct *mm, int sign)
+{
+	struct folio *folio = page_folio(page);
+
+	if (sign > 0)
+		__folio_set_pgtable(folio);
+	else
+		__folio_clear_pgtable(folio);
+	mod_lruvec_page_state(page, NR_PAGETABLE, sign);
+	mod_node_page_state(page_pgdat(page), NR_PGTABLE_REPL, sign);
+	count_vm_event(sign > 0 ? PGTABLE_REPL_ALLOC : PGTABLE_REPL_FREE);
+	pgtable_repl_group_account(page, mm->pgtable_repl, sign);
+	atomic_long_add(sign, &mm->pgtable_repl->node_pages[page_to_nid(page)]);
+	/* A tree has a root, and its policy holds the gates meanwhile. */
+	if (sign > 0)
+		atomic_long_inc(&mm->pgtable_repl->holds);
+	else
+		pgtable_repl_unhold(mm->pgtable_repl);
+}
+
+static int __init repl_reserve_init(void)
+{
+	int nid;
+
+	for (nid = 0; nid < MAX_NUMNODES; nid++) {
+		spin_lock_init(&repl_reserve[nid].lock);
+		INIT_LIST_HEAD(&repl_reserve[nid].pages);
+	}
+	return 0;
+}
+early_initcall(repl_reserve_init);
