@@ -235,14 +235,17 @@ unsigned int pgtable_repl_prefetch(struct mm_struct *mm);
 
 /* repair.c */
 void pgtable_repl_lacks(struct pgtable_repl *repl, int nid);
+void pgtable_repl_repair_later(void);
 bool pgtable_repl_dying(struct mm_struct *mm);
+void pgtable_repl_refill(struct mm_struct *mm, struct repl_wait *wait);
+
+/* pressure.c */
 void pgtable_repl_squeeze(struct pgtable_repl *repl);
 void pgtable_repl_drop(struct mm_struct *mm, struct repl_wait *wait);
 void pgtable_repl_give_back(struct mem_cgroup *memcg, long pages,
 			    struct repl_wait *wait);
 void pgtable_repl_want(int nid, unsigned long pages);
 void pgtable_repl_drop_now(long timeout);
-void pgtable_repl_refill(struct mm_struct *mm, struct repl_wait *wait);
 /* Copies leave one in so many pages of a memory cgroup's limit alone. */
 #define REPL_MEMCG_SHARE	16
 
@@ -268,7 +271,7 @@ unsigned long pgtable_repl_memcg_want(struct mem_cgroup *memcg,
 bool pgtable_repl_memcg_had(struct mem_cgroup *memcg, unsigned long turn);
 bool pgtable_repl_memcg_wants(struct mem_cgroup **memcg, long *pages);
 void pgtable_repl_memcg_served(struct mem_cgroup *memcg);
-extern int pgtable_repl_shrinker_id;				/* repair.c */
+extern int pgtable_repl_shrinker_id;				/* pressure.c */
 #else
 static inline bool pgtable_repl_memcg_wants(struct mem_cgroup **memcg,
 					    long *pages)

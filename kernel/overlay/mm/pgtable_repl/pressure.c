@@ -1,0 +1,550 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Page-table replication: copies that go when memory is short.
+ *
+ * A node that is short of memory gets its copies back through a shrinker.  What
+ * can be freed is a whole domain tree, and freeing it takes the mmap lock for
+ * writing, an IPI and a grace period, none of which reclaim can wait for.  So
+ * the shrinker only adds up what it is asked for; a work item takes down the
+ * largest tree that this pays for.  The tree is built again when the node has
+ * had room for a while (repair.c).
+ *
+ * Of a memory cgroup near its limit, no copy is made that would take the last of
+ * what the programs can still get, and a process that goes on mapping memory
+ * loses the copies that it has.  What others want beyond that is asked for by
+ * reclaim of the cgroup, through another shrinker.  That one waits: a cgroup has
+ * nobody who asks once more before something is killed.
+ */
+#include <linux/log2.h>
+#include <linux/memcontrol.h>
+#include <linux/notifier.h>
+#include <linux/oom.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/shrinker.h>
+#include <linux/swap.h>
+#include <linux/vmstat.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+#include "internal.h"
+
+static void repl_drop(struct work_struct *work);
+static DECLARE_WORK(repl_drop_work, repl_drop);
+static atomic_long_t repl_drop_wanted[MAX_NUMNODES];	/* pages */
+static atomic_long_t repl_drop_freed[MAX_NUMNODES];	/* pages, ever */
+static struct workqueue_struct *repl_drop_wq;
+
+/*
+ * Who waits for the nodes knows by these that the work has been at them, from
+ * beginning to end, since he asked.  A memory cgroup has its own.
+ */
+static atomic_long_t repl_drop_asked, repl_drop_done;
+static DECLARE_WAIT_QUEUE_HEAD(repl_drop_wait);
+
+/**
+ * pgtable_repl_squeeze() - have an mm's copies taken down, soon
+ * @repl: the mm's; its memory cgroup is short of memory
+ *
+ * Context: any, also under page-table locks.
+ */
+void pgtable_repl_squeeze(struct pgtable_repl *repl)
+{
+	if (READ_ONCE(repl->squeeze))
+		return;
+	WRITE_ONCE(repl->squeeze, true);
+	queue_work(repl_drop_wq, &repl_drop_work);
+}
+
+/*
+ * Pages of trees that have been taken down.  Several address spaces' pages share
+ * a grace period, since there may be thousands of small ones.
+ */
+struct repl_batch {
+	struct list_head pages;
+	unsigned long nr;
+	unsigned long all;	/* with those that have been freed */
+};
+
+/* So many are freed at the latest; and a cgroup gets no more at a time. */
+#define REPL_BATCH_MAX		512
+
+static void repl_batch_init(struct repl_batch *batch)
+{
+	INIT_LIST_HEAD(&batch->pages);
+	batch->nr = 0;
+	batch->all = 0;
+}
+
+static void repl_batch_free(struct repl_batch *batch)
+{
+	struct page *page;
+
+	list_for_each_entry(page, &batch->pages, lru)
+		atomic_long_add(1L << page->index,
+				&repl_drop_freed[page_to_nid(page)]);
+	arch_pgtable_repl_free_pages(&batch->pages);
+	batch->nr = 0;
+}
+
+/* Every CPU has left the trees: the address space itself is needed no more. */
+static void repl_batch_add(struct repl_batch *batch, struct list_head *pages)
+{
+	struct page *page;
+
+	list_for_each_entry(page, pages, lru) {
+		batch->nr += 1UL << page->index;
+		batch->all += 1UL << page->index;
+	}
+	list_splice(pages, &batch->pages);
+	if (batch->nr >= REPL_BATCH_MAX)
+		repl_batch_free(batch);
+}
+
+/*
+ * Take down the trees of @mm on @nodes, until there is memory again.  False if
+ * it is busy, and not to be looked at for a moment.
+ */
+static bool repl_drop_mm(struct mm_struct *mm, nodemask_t nodes,
+			 struct repl_batch *batch, struct repl_wait *wait)
+{
+	struct pgtable_repl *repl = mm->pgtable_repl;
+	LIST_HEAD(pages);
+	long before;
+
+	if (!pgtable_repl_worker_lock(mm, wait)) {
+		/* Who goes on mapping memory asks again. */
+		WRITE_ONCE(repl->squeeze, false);
+		return false;
+	}
+	nodes_and(nodes, nodes, repl->policy.nodes);
+	if (!nodes_empty(nodes)) {
+		before = pgtable_repl_pages(repl);
+		pgtable_repl_del_trees(mm, &nodes, &pages);
+		WRITE_ONCE(repl->dropped_pages,
+			   before - pgtable_repl_pages(repl));
+		WRITE_ONCE(repl->dropped_at, jiffies);
+		nodes_or(repl->dropped, repl->dropped, nodes);
+	}
+	WRITE_ONCE(repl->squeeze, false);
+	arch_pgtable_repl_unlock(mm);
+	repl_batch_add(batch, &pages);
+	return true;
+}
+
+/**
+ * pgtable_repl_drop() - take down all copies of an mm until there is room
+ * @mm: the address space; the caller holds a reference to its users
+ * @wait: as of pgtable_repl_lock()
+ */
+void pgtable_repl_drop(struct mm_struct *mm, struct repl_wait *wait)
+{
+	struct pgtable_repl *repl = mm_pgtable_repl(mm);
+	struct repl_batch batch;
+
+	if (!repl || !pgtable_repl_pages(repl))
+		return;
+	repl_batch_init(&batch);
+	repl_drop_mm(mm, NODE_MASK_ALL, &batch, wait);
+	repl_batch_free(&batch);
+}
+
+/* One that is exiting gives back everything anyway. */
+static bool repl_squeezed(struct pgtable_repl *repl, void *unused)
+{
+	return READ_ONCE(repl->squeeze);
+}
+
+/**
+ * struct repl_pass - a walk that takes down trees until there is memory again
+ * @nid: the node that is short of it; or NUMA_NO_NODE
+ * @memcg: or the memory cgroup
+ * @wanted: pages; of a node, a tree of more is not paid for
+ * @batch: pages that are still to be freed
+ * @busy: also those whose lock others had a moment ago
+ * @min: trees of less are left for later, so that the largest go first
+ * @next: the same for the next walk; 0: none is left
+ */
+struct repl_pass {
+	int nid;
+	struct mem_cgroup *memcg;
+	long wanted;
+	struct repl_batch batch;
+	bool busy;
+	long min, next;
+};
+
+static long repl_pass_pages(struct repl_pass *pass, struct pgtable_repl *repl)
+{
+	if (pass->nid != NUMA_NO_NODE)
+		return node_isset(pass->nid, repl->dropped) ? 0 :
+		       atomic_long_read(&repl->node_pages[pass->nid]);
+	/* Roots of trees that are gone may still be counted. */
+	return pgtable_repl_memcg_pays(repl, pass->memcg) &&
+	       !nodes_subset(repl->policy.nodes, repl->dropped) ?
+	       pgtable_repl_pages(repl) : 0;
+}
+
+static long repl_pass_charged(struct repl_pass *pass)
+{
+	return pass->memcg ? pgtable_repl_memcg_pages(pass->memcg) : 0;
+}
+
+static bool repl_pass_look(struct pgtable_repl *repl, void *arg)
+{
+	struct repl_pass *pass = arg;
+	long pages;
+
+	/* One that is exiting gives back everything anyway. */
+	if ((pgtable_repl_busy(repl) && !pass->busy) ||
+	    !atomic_read(&repl->mm->mm_users))
+		return false;
+	pages = repl_pass_pages(pass, repl);
+	if (pages <= 0 || (pass->nid != NUMA_NO_NODE && pages > pass->wanted))
+		return false;
+	if (pages >= pass->min)
+		return true;
+	pass->next = max(pass->next, 1L << ilog2(pages));
+	return false;
+}
+
+static bool repl_pass_over(struct repl_pass *pass)
+{
+	if (pass->wanted <= 0)
+		return true;
+	if (pass->nid == NUMA_NO_NODE)
+		return false;
+	/* No tree is to go because those before it are not free yet. */
+	if (pass->batch.nr &&
+	    pgtable_repl_node_free_with(pass->nid, 1, pass->batch.nr))
+		repl_batch_free(&pass->batch);
+	return pgtable_repl_node_free(pass->nid, 1);
+}
+
+/*
+ * The list is walked once for each power of two that there are sizes of, however
+ * many trees there are.  The first walk only finds the largest.
+ */
+static bool repl_drop_largest(struct repl_pass *pass, struct repl_wait *wait)
+{
+	nodemask_t nodes = NODE_MASK_ALL;
+	struct repl_walk walk;
+	struct mm_struct *mm;
+	bool dropped = false;
+
+	if (pass->nid != NUMA_NO_NODE)
+		nodes = nodemask_of_node(pass->nid);
+	repl_batch_init(&pass->batch);
+	for (pass->min = LONG_MAX; pass->min; pass->min = pass->next) {
+		pass->next = 0;
+		repl_walk_begin(&walk);
+		while (!repl_pass_over(pass) &&
+		       (mm = repl_walk_next(&walk, repl_pass_look, pass))) {
+			long pages = repl_pass_pages(pass, mm->pgtable_repl);
+			long had = repl_pass_charged(pass);
+
+			if (repl_drop_mm(mm, nodes, &pass->batch, wait)) {
+				/* Others may have paid for part of it. */
+				if (pass->memcg)
+					pages = max(had - repl_pass_charged(pass),
+						    0L);
+				pass->wanted -= pages;
+				dropped = true;
+			}
+			mmput_async(mm);
+			if (fatal_signal_pending(current)) {
+				wait->busy = true;
+				pass->next = 0;
+				break;
+			}
+		}
+		repl_walk_end(&walk);
+	}
+	repl_batch_free(&pass->batch);
+	return dropped;
+}
+
+/**
+ * pgtable_repl_give_back() - take down trees of a memory cgroup
+ * @memcg: the memory cgroup
+ * @pages: how many pages are to go, if they can
+ * @wait: as of pgtable_repl_lock()
+ *
+ * Whatever group their processes are in: children in fork are in none yet, and
+ * who is moved, or born into another group, leaves copies charged to it.  Ends
+ * early, with @wait->busy set, if the current task is killed.
+ */
+void pgtable_repl_give_back(struct mem_cgroup *memcg, long pages,
+			    struct repl_wait *wait)
+{
+	struct repl_pass pass = {
+		.nid = NUMA_NO_NODE,
+		.memcg = memcg,
+		.wanted = pages,
+		.busy = true,
+	};
+
+	if (repl_drop_largest(&pass, wait))
+		pgtable_repl_repair_later();
+}
+
+static bool repl_drop_node(int nid, struct repl_wait *wait)
+{
+	atomic_long_t *wanted = &repl_drop_wanted[nid];
+	struct repl_pass pass = {
+		.nid = nid,
+		.wanted = atomic_long_read(wanted),
+	};
+	long asked = pass.wanted;
+	bool dropped;
+
+	dropped = repl_drop_largest(&pass, wait);
+	if (pgtable_repl_node_free(nid, 1))
+		atomic_long_set(wanted, 0);
+	else
+		atomic_long_sub(asked - pass.wanted, wanted);
+	return dropped;
+}
+
+static bool repl_drop_nodes(struct repl_wait *wait)
+{
+	long asked = atomic_long_read(&repl_drop_asked);
+	bool dropped = false;
+	int nid;
+
+	for_each_node_state(nid, N_NORMAL_MEMORY)
+		if (!pgtable_repl_node_free(nid, 1))
+			dropped |= repl_drop_node(nid, wait);
+		else
+			atomic_long_set(&repl_drop_wanted[nid], 0);
+	atomic_long_set(&repl_drop_done, asked);
+	wake_up_all(&repl_drop_wait);
+	return dropped;
+}
+
+/* One memory cgroup, the one that has waited for longest. */
+static bool repl_drop_memcg(struct repl_wait *wait)
+{
+	struct repl_pass pass = { .nid = NUMA_NO_NODE };
+	bool dropped;
+
+	if (!pgtable_repl_memcg_wants(&pass.memcg, &pass.wanted))
+		return false;
+	/* Who still lacks something after that asks again, behind the others. */
+	pass.wanted = min_t(long, pass.wanted, REPL_BATCH_MAX);
+	dropped = repl_drop_largest(&pass, wait);
+	pgtable_repl_memcg_served(pass.memcg);
+	mem_cgroup_put(pass.memcg);
+	wake_up_all(&repl_drop_wait);
+	/* There may be more. */
+	queue_work(repl_drop_wq, &repl_drop_work);
+	return dropped;
+}
+
+static bool repl_drop_squeezed(struct repl_wait *wait)
+{
+	struct repl_batch batch;
+	struct repl_walk walk;
+	struct mm_struct *mm;
+	bool dropped = false;
+
+	repl_batch_init(&batch);
+	/* Who is noted behind the walk has queued the work again. */
+	repl_walk_begin(&walk);
+	while (batch.all < REPL_BATCH_MAX &&
+	       (mm = repl_walk_next(&walk, repl_squeezed, NULL))) {
+		/* Since it was noted, there may have come room. */
+		if (pgtable_repl_mm_room(mm, REPL_MEMCG_SHARE, 1, 0))
+			WRITE_ONCE(mm->pgtable_repl->squeeze, false);
+		else if (repl_drop_mm(mm, NODE_MASK_ALL, &batch, wait))
+			dropped = true;
+		mmput_async(mm);
+	}
+	repl_walk_end(&walk);
+	/* The others' turn. */
+	if (batch.all >= REPL_BATCH_MAX)
+		queue_work(repl_drop_wq, &repl_drop_work);
+	repl_batch_free(&batch);
+	return dropped;
+}
+
+/*
+ * Whoever waits for this does so for half a second or two, and then somebody is
+ * killed: so users who make reclaim ask faster than it is done must not keep it
+ * from others.  In one run everybody has a bounded turn, and nodes come first.
+ */
+static void repl_drop(struct work_struct *work)
+{
+	struct repl_wait wait = REPL_WAIT_NONE;
+	bool dropped;
+
+	dropped = repl_drop_nodes(&wait);
+	dropped |= repl_drop_memcg(&wait);
+	dropped |= repl_drop_squeezed(&wait);
+	if (dropped)
+		pgtable_repl_repair_later();
+}
+
+/**
+ * pgtable_repl_want() - ask for copies of a node
+ * @nid: the node
+ * @pages: how many
+ *
+ * Context: any.
+ */
+void pgtable_repl_want(int nid, unsigned long pages)
+{
+	atomic_long_add(pages, &repl_drop_wanted[nid]);
+}
+
+/**
+ * pgtable_repl_drop_now() - have taken down what was asked for of nodes
+ * @timeout: wait for it, but not for longer, in jiffies
+ */
+void pgtable_repl_drop_now(long timeout)
+{
+	long asked = atomic_long_inc_return(&repl_drop_asked);
+
+	queue_work(repl_drop_wq, &repl_drop_work);
+	wait_event_timeout(repl_drop_wait,
+			   atomic_long_read(&repl_drop_done) - asked >= 0,
+			   timeout);
+}
+
+static unsigned long repl_shrink_count(struct shrinker *shrinker,
+				       struct shrink_control *sc)
+{
+	/* Caches are dropped on request, too: nobody gains by that here. */
+	if (pgtable_repl_node_free(sc->nid, 1))
+		return 0;
+	return node_page_state(NODE_DATA(sc->nid), NR_PGTABLE_REPL);
+}
+
+static unsigned long repl_shrink_scan(struct shrinker *shrinker,
+				      struct shrink_control *sc)
+{
+	pgtable_repl_want(sc->nid, sc->nr_to_scan);
+	queue_work(repl_drop_wq, &repl_drop_work);
+	return 0;	/* nothing is free yet */
+}
+
+/*
+ * Reclaim does not wait for what it has asked for, and sees no progress.  So ask
+ * for everything on the nodes that are short, and wait, before somebody is killed:
+ * but not for ever, since who is here may hold a lock that is needed.
+ */
+#define REPL_OOM_WAIT		(2 * HZ)
+
+/* Under oom_lock, hence one at a time. */
+static int repl_oom(struct notifier_block *nb, unsigned long unused, void *arg)
+{
+	nodemask_t nodes = NODE_MASK_NONE;
+	unsigned long *freed = arg;
+	long before = 0;
+	int nid;
+
+	for_each_node_state(nid, N_NORMAL_MEMORY) {
+		long pages = node_page_state(NODE_DATA(nid), NR_PGTABLE_REPL);
+
+		if (pages <= 0 || pgtable_repl_node_free(nid, 1))
+			continue;
+		pgtable_repl_want(nid, pages);
+		before += atomic_long_read(&repl_drop_freed[nid]);
+		node_set(nid, nodes);
+	}
+	if (nodes_empty(nodes))
+		return NOTIFY_OK;
+	pgtable_repl_drop_now(REPL_OOM_WAIT);
+	/* What others have lost is of no use here. */
+	for_each_node_mask(nid, nodes)
+		*freed += atomic_long_read(&repl_drop_freed[nid]);
+	*freed -= before;
+	return NOTIFY_OK;
+}
+
+static struct notifier_block repl_oom_notifier = {
+	.notifier_call = repl_oom,
+};
+
+#ifdef CONFIG_MEMCG
+/*
+ * Copies of a memory cgroup whose reclaim finds nothing better.  It is called
+ * for those below a limit that was hit, and for all when a node is short.
+ */
+static unsigned long repl_memcg_count(struct shrinker *shrinker,
+				      struct shrink_control *sc)
+{
+	struct mem_cgroup *memcg = sc->memcg;
+
+	if (!memcg || mem_cgroup_is_root(memcg) ||
+	    pgtable_repl_memcg_room(memcg, REPL_MEMCG_SHARE, 1))
+		return 0;
+	return max(pgtable_repl_memcg_pages(memcg), 0L);
+}
+
+/* The work waits for nobody's lock, so none that is held here is needed. */
+#define REPL_MEMCG_WAIT		(HZ / 2)
+
+static unsigned long repl_memcg_scan(struct shrinker *shrinker,
+				     struct shrink_control *sc)
+{
+	long before = pgtable_repl_memcg_pages(sc->memcg), freed;
+	unsigned long turn;
+
+	turn = pgtable_repl_memcg_want(sc->memcg, sc->nr_to_scan);
+	queue_work(repl_drop_wq, &repl_drop_work);
+	if (current_is_kswapd())
+		return SHRINK_STOP;
+	wait_event_timeout(repl_drop_wait,
+			   pgtable_repl_memcg_had(sc->memcg, turn),
+			   REPL_MEMCG_WAIT);
+	freed = before - pgtable_repl_memcg_pages(sc->memcg);
+	if (freed <= 0)
+		return SHRINK_STOP;
+	sc->nr_scanned = max_t(unsigned long, sc->nr_to_scan, freed);
+	return freed;
+}
+
+int pgtable_repl_shrinker_id = -1;
+
+static int __init repl_memcg_shrinker_init(void)
+{
+	struct shrinker *shrinker;
+
+	shrinker = shrinker_alloc(SHRINKER_NUMA_AWARE | SHRINKER_MEMCG_AWARE,
+				  "pgtable_repl-memcg");
+	if (!shrinker)
+		return -ENOMEM;
+	shrinker->count_objects = repl_memcg_count;
+	shrinker->scan_objects = repl_memcg_scan;
+	shrinker_register(shrinker);
+	if (shrinker->flags & SHRINKER_MEMCG_AWARE)
+		WRITE_ONCE(pgtable_repl_shrinker_id, shrinker->id);
+	return 0;
+}
+#else
+static int __init repl_memcg_shrinker_init(void)
+{
+	return 0;
+}
+#endif
+
+static int __init repl_shrinker_init(void)
+{
+	struct shrinker *shrinker;
+
+	/* Without a thread of its own it gives back when it gets one. */
+	repl_drop_wq = alloc_workqueue("pgtable_repl",
+				       WQ_MEM_RECLAIM | WQ_UNBOUND, 0) ?:
+		       system_unbound_wq;
+	register_oom_notifier(&repl_oom_notifier);
+	shrinker = shrinker_alloc(SHRINKER_NUMA_AWARE, "pgtable_repl");
+	if (!shrinker)
+		return -ENOMEM;
+	shrinker->count_objects = repl_shrink_count;
+	shrinker->scan_objects = repl_shrink_scan;
+	/* Most trees have fewer pages than the usual batch. */
+	shrinker->batch = 16;
+	shrinker_register(shrinker);
+	return repl_memcg_shrinker_init();
+}
+subsys_initcall(repl_shrinker_init);
