@@ -7,6 +7,8 @@
  */
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -338,6 +340,59 @@ TEST_F(ops, cpus_of_a_node_go_and_come)
 	EXPECT_DATA(mem, LEN, 11);
 	EXPECT_WRITES_FAULT(mem, PAGE, SIGSEGV);
 	EXPECT_EQ(0, repl_unmap_seam(mem, LEN));
+}
+
+static bool leaver_is_ready;
+
+/* Takes this process's trees down as soon as a CPU is not online any more. */
+static void *off_when_gone(void *arg)
+{
+	int cpu = *(int *)arg, tries;
+	struct repl_mask online;
+
+	repl_pin(repl_topo.cpu[0]);
+	for (tries = 0; tries < 100000; tries++) {
+		if (repl_read_list("/sys/devices/system/cpu/online", &online) ||
+		    !repl_mask_has(&online, cpu))
+			break;
+		/* From here on it maps nothing, which would be told to all CPUs. */
+		__atomic_store_n(&leaver_is_ready, true, __ATOMIC_RELEASE);
+	}
+	return (void *)(long)repl_set_off();
+}
+
+/*
+ * A CPU that goes offline is sent no IPIs soon, and RCU does not wait for it: it
+ * must have left the root that it last had loaded. CONFIG_DEBUG_VM sees one that
+ * has not, when it leaves it in the end.
+ */
+TEST_F(ops, cpu_leaves_before_it_is_gone)
+{
+	int cpu = repl_topo.cpu[last_node()], round;
+	struct repl_mask mask;
+	pthread_t thread;
+	void *err;
+
+	if (repl_plain() || geteuid() || !last_node() || cpu_online(cpu, true))
+		SKIP(return, "needs root, and a second node");
+	repl_workers_stop();
+	repl_get(&mask);
+	for (round = 0; round < repl_rounds(40); round++) {
+		leaver_is_ready = false;
+		ASSERT_EQ(0, pthread_create(&thread, NULL, off_when_gone, &cpu));
+		while (!__atomic_load_n(&leaver_is_ready, __ATOMIC_ACQUIRE))
+			sched_yield();
+		/* The CPU keeps what ran last on it loaded. */
+		ASSERT_EQ(0, repl_pin(cpu));
+		ASSERT_EQ(0, repl_pin(repl_topo.cpu[1 % last_node()]));
+		ASSERT_EQ(0, cpu_online(cpu, false));
+		ASSERT_EQ(0, pthread_join(thread, &err));
+		EXPECT_EQ(NULL, err);
+		ASSERT_EQ(0, cpu_online(cpu, true));
+		EXPECT_EQ(0, repl_set_mask(&mask));
+		EXPECT_EQ(0, repl_check(getpid()));
+	}
+	ASSERT_EQ(0, repl_workers_start());
 }
 
 /* Blocks of memory go offline, as far as what they hold can move, and return. */
