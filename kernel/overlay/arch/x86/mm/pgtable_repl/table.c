@@ -7,9 +7,9 @@
  *  - unmapped tables go through mmu_gather, and their copies with them, past
  *    the TLB flush that covers all domains;
  *  - tables freed directly were unlinked before, and flushed; lockless readers may
- *    still follow the list of copies, so these wait for a grace period.  Where
- *    khugepaged unlinked them, CPUs in lazy TLB mode may still cache the way to
- *    them, as to the canonical table: pmdp_collapse_flush() leaves these out;
+ *    still follow the list of copies, so these wait for a grace period.  CPUs
+ *    in lazy TLB mode do not cache the way to them either: where khugepaged
+ *    unlinks them, flush_tlb_range() tells these, too, as for freed tables;
  *  - domain trees taken down are freed after every CPU has reloaded CR3 and a
  *    grace period has passed (tree.c).
  */
