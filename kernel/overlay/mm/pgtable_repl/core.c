@@ -96,15 +96,28 @@ void pgtable_repl_destroy(struct mm_struct *mm)
 /*
  * Take the mm out of hugetlb's sharing of PMD tables; from here on
  * mm_has_pgtable_repl() keeps it out.  What it had is faulted in again.
+ *
+ * Page faults hold a lock of hugetlb's for as long as they clear a page.  Who
+ * changes something for others does not wait for them: -EAGAIN, with @wait busy.
  */
-static void repl_unshare(struct mm_struct *mm)
+static int repl_unshare(struct mm_struct *mm, struct repl_wait *wait)
 {
 	VMA_ITERATOR(vmi, mm, 0);
 	struct vm_area_struct *vma;
 
-	for_each_vma(vmi, vma)
-		if (is_vm_hugetlb_page(vma))
+	for_each_vma(vmi, vma) {
+		/* Others share no tables. */
+		if (!is_vm_hugetlb_page(vma) || !(vma->vm_flags & VM_MAYSHARE) ||
+		    huge_page_size(hstate_vma(vma)) != PMD_SIZE)
+			continue;
+		if (!wait) {
 			hugetlb_unshare_all_pmds(vma);
+		} else if (!hugetlb_try_unshare_all_pmds(vma)) {
+			wait->busy = true;
+			return -EAGAIN;
+		}
+	}
+	return 0;
 }
 
 /**
@@ -191,10 +204,10 @@ static int repl_set(struct mm_struct *mm,
 		goto put;
 	repl = mm->pgtable_repl ?: pgtable_repl_create(mm);
 	err = repl ? repl_may_set(mm, policy, by) : -ENOMEM;
+	if (!err && on)
+		err = repl_unshare(mm, wait);
 	if (err)
 		goto unlock;
-	if (on)
-		repl_unshare(mm);
 	was_on = !nodes_empty(repl->policy.nodes);
 	was_lazy = repl_is_lazy(&repl->policy);
 	/* Copies are of one kind or the other: between these, all are replaced. */
