@@ -21,6 +21,7 @@
 #include <linux/cpumask.h>
 #include <linux/slab.h>
 #include <linux/topology.h>
+#include <linux/wait_bit.h>
 #include "internal.h"
 
 /* More would only cost memory, of every replicated process. */
@@ -48,6 +49,10 @@ static struct {
 } repl_domains;
 
 static DEFINE_SPINLOCK(repl_domains_text_lock);
+
+/* Who makes trees just now, and that nobody else is to. */
+static atomic_t repl_domains_users;
+static bool repl_domains_frozen;
 
 /**
  * pgtable_repl_max_domains() - how many domains there can be
@@ -379,10 +384,72 @@ void repl_domains_renumber(void)
 }
 
 /**
+ * repl_domains_tryget() - keep domains as they are, to make trees
+ *
+ * Never waits: fork and exec are here, and who makes a tree can take long.
+ *
+ * Return: false if they are about to change; else true, for repl_domains_put().
+ */
+bool repl_domains_tryget(void)
+{
+	atomic_inc(&repl_domains_users);
+	/* Pairs with repl_domains_freeze(): one of the two sees the other. */
+	smp_mb__after_atomic();
+	/* Acquire: the domains that it was thawed with. */
+	if (!smp_load_acquire(&repl_domains_frozen))
+		return true;
+	repl_domains_put();
+	return false;
+}
+
+/**
+ * repl_domains_put() - let domains change again
+ */
+void repl_domains_put(void)
+{
+	if (atomic_dec_and_test(&repl_domains_users))
+		wake_up_var(&repl_domains_users);
+}
+
+/**
+ * repl_domains_changing() - whether who makes trees is to come to an end
+ *
+ * Context: any.
+ */
+bool repl_domains_changing(void)
+{
+	return READ_ONCE(repl_domains_frozen);
+}
+
+/**
+ * repl_domains_freeze() - have nobody make trees, and wait for who does
+ *
+ * Context: process context; one at a time.
+ * Return: 0, or -ERESTARTSYS (killed): either way until repl_domains_thaw().
+ */
+int repl_domains_freeze(void)
+{
+	WRITE_ONCE(repl_domains_frozen, true);
+	smp_mb();
+	return wait_var_event_killable(&repl_domains_users,
+				       !atomic_read(&repl_domains_users));
+}
+
+/**
+ * repl_domains_thaw() - let trees be made again
+ */
+void repl_domains_thaw(void)
+{
+	/* Who sees it sees the domains. */
+	smp_store_release(&repl_domains_frozen, false);
+}
+
+/**
  * repl_domain_map_publish() - put domains in force
  * @new: the domains; gets those that were
  *
- * Context: there are no trees, and nobody makes any; cpus_read_lock().
+ * Context: there are no trees, and nobody makes any (repl_domains_freeze());
+ * cpus_read_lock().
  */
 void repl_domain_map_publish(struct repl_domain_map *new)
 {

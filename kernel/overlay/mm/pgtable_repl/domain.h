@@ -43,6 +43,11 @@ void repl_domain_map_publish(struct repl_domain_map *new);
 void repl_domain_map_free(struct repl_domain_map *new);
 void repl_domain_map_text(char *text, size_t size);
 void repl_domains_renumber(void);
+bool repl_domains_tryget(void);
+void repl_domains_put(void);
+bool repl_domains_changing(void);
+int repl_domains_freeze(void);
+void repl_domains_thaw(void);
 
 /* Of architectures: the CPUs that share a CPU's last-level cache. */
 const struct cpumask *arch_pgtable_repl_llc(int cpu);

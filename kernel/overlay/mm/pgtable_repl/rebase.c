@@ -10,16 +10,12 @@
 #include <linux/memcontrol.h>
 #include <linux/mutex.h>
 #include <linux/rcupdate.h>
-#include <linux/rwsem.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/sysctl.h>
 #include "internal.h"
 
-/* Held for reading to build trees, which @repl_changing forbids. */
-static DECLARE_RWSEM(repl_domains_sem);
-static bool repl_changing;
 /* Serialises changes, which take long; and what those who only read wait for. */
 static DEFINE_MUTEX(repl_domains_lock);
 
@@ -88,10 +84,11 @@ void pgtable_repl_withdraw(struct mm_struct *mm)
 	if (domain == pgtable_repl_max_domains())
 		return;
 	pgtable_repl_get(mm, &policy);
-	for_each_node_mask(nid, policy.nodes)
-		pgtable_repl_lacks(repl, nid);
 	repl_domains_all(&domains);
 	arch_pgtable_repl_withdraw(mm, &domains);
+	/* Afterwards: the mode may be another one by now, and somebody look already. */
+	for_each_node_mask(nid, policy.nodes)
+		pgtable_repl_lacks(repl, nid);
 }
 
 /* While domains change, whoever changes them makes the trees afterwards. */
@@ -101,16 +98,15 @@ static void repl_make_trees(struct mm_struct *mm, const nodemask_t *nodes,
 {
 	nodemask_t domains;
 
-	down_read(&repl_domains_sem);
-	if (!repl_changing) {
-		pgtable_repl_settle(mm);
-		WRITE_ONCE(mm->pgtable_repl->map, pgtable_repl_map);
-		/* Before @filtered; pairs with repl_sharers_begin(). */
-		smp_wmb();
-		pgtable_repl_domains_of(nodes, &domains);
-		make(mm, &domains);
-	}
-	up_read(&repl_domains_sem);
+	if (!repl_domains_tryget())
+		return;
+	pgtable_repl_settle(mm);
+	WRITE_ONCE(mm->pgtable_repl->map, pgtable_repl_map);
+	/* Before @filtered; pairs with repl_sharers_begin(). */
+	smp_wmb();
+	pgtable_repl_domains_of(nodes, &domains);
+	make(mm, &domains);
+	repl_domains_put();
 }
 
 /**
@@ -217,23 +213,14 @@ static void repl_rebuild(void)
 	pgtable_repl_for_each(repl_wants_trees, repl_build_anew, &wait);
 }
 
-/* Change the domains under all processes. */
-static int repl_change(struct repl_domain_map *new)
+/* Nobody makes trees: take down those that there are, of the old domains. */
+static int repl_change_frozen(struct repl_domain_map *new)
 {
 	struct repl_wait down = REPL_WAIT_USER;
 	int err;
 
-	cpus_read_lock();
-	err = repl_domain_map_build(new);
-	cpus_read_unlock();
-	if (err)
-		return err;
-
-	down_write(&repl_domains_sem);
-	repl_changing = true;
 	/* For those that are exiting, whose trees nobody takes down. */
 	repl_domains_renumber();
-	up_write(&repl_domains_sem);
 	pgtable_repl_for_each(repl_has_trees, repl_take_down, &down);
 	/* Shootdowns that have looked at trees and domains before. */
 	synchronize_rcu();
@@ -244,10 +231,24 @@ static int repl_change(struct repl_domain_map *new)
 	if (!err)
 		repl_domain_map_publish(new);
 	cpus_read_unlock();
+	return err;
+}
 
-	down_write(&repl_domains_sem);
-	repl_changing = false;
-	up_write(&repl_domains_sem);
+/* Change the domains under all processes. */
+static int repl_change(struct repl_domain_map *new)
+{
+	int err;
+
+	cpus_read_lock();
+	err = repl_domain_map_build(new);
+	cpus_read_unlock();
+	if (err)
+		return err;
+
+	err = repl_domains_freeze();
+	if (!err)
+		err = repl_change_frozen(new);
+	repl_domains_thaw();
 	repl_rebuild();
 	return err;
 }

@@ -46,14 +46,15 @@ struct repl_builder {
 
 /*
  * Whether nobody needs what is built: who asked for it is being killed, or the
- * process is, and the OOM killer waits for its mmap lock.  Each copy is complete
- * from the moment that it is linked, so that a tree may stay as it is.
+ * process is, and the OOM killer waits for its mmap lock; or domains change, which
+ * takes it down again.  Each copy is complete from the moment that it is linked,
+ * so that a tree may stay as it is.
  */
 static bool repl_stopped(struct repl_build *build)
 {
 	if (READ_ONCE(build->stopped))
 		return true;
-	if (!fatal_signal_pending(current) &&
+	if (!fatal_signal_pending(current) && !repl_domains_changing() &&
 	    (build->forked || !pgtable_repl_dying(build->mm)))
 		return false;
 	WRITE_ONCE(build->stopped, true);

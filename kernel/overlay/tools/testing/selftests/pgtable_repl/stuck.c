@@ -593,6 +593,73 @@ TEST_F(cgroup, domains_write_ends)
 	EXPECT_EQ(0, write_domains(before));
 }
 
+#define TABLES		8192
+
+/* Asks for copies of many tables, again and again, with little CPU time. */
+static int build_slowly(const char *unused)
+{
+	char *mem = repl_mmap_aligned(TABLES * PMD_SIZE, PMD_SIZE, RW,
+				      ANON | MAP_NORESERVE, -1);
+	int i;
+
+	if (mem == MAP_FAILED || madvise(mem, TABLES * PMD_SIZE, MADV_NOHUGEPAGE))
+		return 1;
+	for (i = 0; i < TABLES; i++)
+		repl_load(mem + i * PMD_SIZE);
+	if (repl_set_off() || put(GROUP, "cpu.max", "1000 1000000") ||
+	    move(GROUP, getpid()))
+		return 1;
+	for (;;)
+		repl_set_all();
+}
+
+static bool builds(pid_t pid)
+{
+	char path[64], text[4096];
+	int tries;
+
+	snprintf(path, sizeof(path), "/proc/%d/pgtable_repl", pid);
+	for (tries = 0; tries < PATIENCE; tries++) {
+		if (!repl_read_file(path, text, sizeof(text)) &&
+		    strstr(text, "building:"))
+			return true;
+		pause_ms(10);
+	}
+	return false;
+}
+
+static int set_and_exec(const char *program)
+{
+	if (!repl_set_all())
+		execl(program, program, NULL);
+	return 1;
+}
+
+/*
+ * Domains change while somebody copies tables who is given no time for it: he is
+ * not waited for, by who changes them or by those who want copies meanwhile.
+ */
+TEST_F(cgroup, builder_holds_up_nobody)
+{
+	char before[4096], finer[64];
+	pid_t builder, writer;
+
+	put(ROOT, "cgroup.subtree_control", "+cpu");
+	if (access(GROUP "/cpu.max", W_OK))
+		SKIP(return, "needs the cpu controller");
+	ASSERT_EQ(0, finer_domains(before, sizeof(before), finer, sizeof(finer)));
+	builder = begin(build_slowly, NULL);
+	EXPECT_TRUE(builds(builder));
+	writer = begin(write_domains, finer);
+	pause_ms(500);		/* for it to be in the middle of it */
+	EXPECT_EQ(0, ends(begin(set_and_exec, "/bin/true")));
+	EXPECT_EQ(0, ends(writer));
+	EXPECT_EQ(0, put(GROUP, "cpu.max", "max 100000"));
+	kill(builder, SIGKILL);
+	EXPECT_EQ(128 + SIGKILL, ends(builder));
+	EXPECT_EQ(0, write_domains(before));
+}
+
 /* Who is killed has changed the domains under all processes, or under none. */
 TEST_F(cgroup, domains_write_is_whole)
 {
