@@ -22,7 +22,7 @@
 #include <linux/slab.h>
 #include <linux/topology.h>
 #include <linux/wait_bit.h>
-#include "internal.h"
+#include "domain.h"
 
 /* More would only cost memory, of every replicated process. */
 #define REPL_DOMAINS_MAX	64
@@ -489,7 +489,6 @@ static int repl_cpu_online(unsigned int cpu)
 	unsigned int old = domain_of(cpu), new = PGTABLE_REPL_NO_DOMAIN;
 	int nid = cpu_to_node(cpu);
 
-	pgtable_repl_reserve_check();
 	if (pgtable_repl_finer)
 		return 0;
 	if (nid >= 0 && nid < nr_node_ids)
@@ -501,13 +500,6 @@ static int repl_cpu_online(unsigned int cpu)
 	per_cpu(pgtable_repl_cpu_domain, cpu) = new;
 	if (new != PGTABLE_REPL_NO_DOMAIN)
 		cpumask_set_cpu(cpu, &repl_domains.cpus[new]);
-	return 0;
-}
-
-/* Its node may have no other, and need no reserve any more. */
-static int repl_cpu_offline(unsigned int cpu)
-{
-	pgtable_repl_reserve_check();
 	return 0;
 }
 
@@ -535,7 +527,7 @@ static int __init repl_cpu_init(void)
 {
 	int state = cpuhp_setup_state(CPUHP_AP_ONLINE_DYN,
 				      "mm/pgtable_repl:online",
-				      repl_cpu_online, repl_cpu_offline);
+				      repl_cpu_online, NULL);
 
 	return state < 0 ? state : 0;
 }

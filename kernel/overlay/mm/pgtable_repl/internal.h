@@ -337,7 +337,6 @@ struct page *pgtable_repl_alloc_page(struct mm_struct *mm, unsigned int domain,
 void pgtable_repl_account(struct page *page, struct mm_struct *mm, int sign);
 int pgtable_repl_set_reserve(unsigned long pages);
 unsigned long pgtable_repl_reserve_pages(int nid);
-void pgtable_repl_reserve_check(void);
 
 /* Names by value, shared by the files of processes and groups. */
 extern const char * const pgtable_repl_source_names[];

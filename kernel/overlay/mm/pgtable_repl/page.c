@@ -7,6 +7,7 @@
  * vm.pgtable_repl_reserve, then from the buddy allocator.  Either way it is
  * charged to the memory cgroup that the copies of the address space belong to.
  */
+#include <linux/cpuhotplug.h>
 #include <linux/debugfs.h>
 #include <linux/fault-inject.h>
 #include <linux/gfp.h>
@@ -116,15 +117,17 @@ static void repl_refill(struct work_struct *work)
 	mutex_unlock(&repl_reserve_mutex);
 }
 
-/**
- * pgtable_repl_reserve_check() - a node's first or last CPU may come or go
- *
- * Context: any; it is looked at in a moment.
- */
-void pgtable_repl_reserve_check(void)
+/* A node's first or last CPU may come or go: looked at in a moment. */
+static void repl_reserve_check(void)
 {
 	if (READ_ONCE(repl_reserve_target))
 		schedule_delayed_work(&repl_refill_work, HZ);
+}
+
+static int repl_reserve_cpu(unsigned int cpu)
+{
+	repl_reserve_check();
+	return 0;
 }
 
 /**
@@ -159,7 +162,7 @@ int pgtable_repl_set_reserve(unsigned long pages)
 		err = -ENOMEM;
 		/* What has been used up meanwhile is not for him to fill up. */
 		if (fatal_signal_pending(current)) {
-			pgtable_repl_reserve_check();
+			repl_reserve_check();
 			err = -EINTR;
 		}
 	}
@@ -326,3 +329,13 @@ static int __init repl_reserve_init(void)
 	return 0;
 }
 early_initcall(repl_reserve_init);
+
+static int __init repl_reserve_cpu_init(void)
+{
+	int state = cpuhp_setup_state_nocalls(CPUHP_AP_ONLINE_DYN,
+					      "mm/pgtable_repl:reserve",
+					      repl_reserve_cpu, repl_reserve_cpu);
+
+	return state < 0 ? state : 0;
+}
+subsys_initcall(repl_reserve_cpu_init);
