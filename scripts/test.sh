@@ -220,7 +220,7 @@ stage_vm-lazy() {
 	for name in map madvise thp fork migrate swap track userfault shared rare observe trace; do
 		tests+=(-t "pgtable_repl:ops_$name")
 	done
-	for name in inherit ldt fresh stale lazy domains race; do
+	for name in inherit ldt fresh stale lazy futex domains race; do
 		tests+=(-t "pgtable_repl:$name")
 	done
 	selftests_in_vm vm-lazy ours 1200 --append sysctl.vm.pgtable_repl_mode=4 \

@@ -8,6 +8,8 @@
 #include <linux/sched.h>
 
 #ifdef CONFIG_PGTABLE_REPL
+#include <asm/pgtable_repl_lazy.h>
+
 unsigned long __pgtable_repl_read_user(void *to, const void __user *from,
 				       unsigned long n);
 long __pgtable_repl_read_string(char *to, const char __user *from, long count);
@@ -33,6 +35,21 @@ static inline long pgtable_repl_read_string(char *to, const char __user *from,
 	return pgtable_repl_lacks_user() ?
 	       __pgtable_repl_read_string(to, from, count) : -EFAULT;
 }
+
+/*
+ * A page of @vma has been faulted in for an access that is tried again, maybe with
+ * interrupts off: have it in the tree of this CPU, too.  Should the task be moved
+ * to another domain meanwhile, it fails once more.
+ *
+ * Context: as __pgtable_repl_fault().
+ */
+static inline void pgtable_repl_faulted_in(struct vm_area_struct *vma,
+					   unsigned long addr)
+{
+	if (pgtable_repl_lazy_active() && vma->vm_mm == current->mm &&
+	    mm_has_lazy_pgtables(vma->vm_mm))
+		__pgtable_repl_fault(vma, addr);
+}
 #else
 static inline unsigned long pgtable_repl_read_user(void *to,
 						   const void __user *from,
@@ -46,6 +63,9 @@ static inline long pgtable_repl_read_string(char *to, const char __user *from,
 {
 	return -EFAULT;
 }
+
+static inline void pgtable_repl_faulted_in(struct vm_area_struct *vma,
+					   unsigned long addr) { }
 #endif
 
 #endif	/* _LINUX_PGTABLE_REPL_ACCESS_H */

@@ -389,14 +389,14 @@ bool __pgtable_repl_fault(struct vm_area_struct *vma, unsigned long addr)
  * @mm: the address space, current->mm
  * @addr: the address
  *
- * Who disables them expects no fault on a page that is there.  Some go on to
- * ask generic code for the page and try again, which finds it in the canonical
- * tree and would have them try for ever (fixup_user_fault()).
+ * Who disables them expects no fault on a page that is there.
  *
  * Where interrupts were off, or when a lock is taken, the access fails as if the
- * page was not resident.  perf and BPF go on to pgtable_repl_read_user(); KVM does
- * not tell a guest that its CPU is preempted.  Who would take that for something
- * worse asks mm_has_lazy_pgtables().
+ * page was not resident.  Some go on to ask generic code for the page and try
+ * again: fixup_user_fault() has this CPU's tree get it, too, or they would try for
+ * ever.  perf and BPF go on to pgtable_repl_read_user(); KVM does not tell a guest
+ * that its CPU is preempted.  Who would take that for something worse asks
+ * mm_has_lazy_pgtables().
  *
  * Context: any in which interrupts were on when the access was made.  They are off
  * when this is called, and on for as long as it looks for an answer: PREEMPT_RT's
