@@ -14,10 +14,13 @@
 #include <linux/pgtable_repl_access.h>
 #include <linux/string.h>
 #include <linux/uaccess.h>
+#include <kunit/visibility.h>
+#include "internal.h"
 
 /*
  * Pages that nobody else has a reference to any more.  To free one takes locks that
- * the code may hold which an NMI, or a probe, has interrupted.
+ * the code may hold which an NMI, or a probe, has interrupted.  So does to wake who
+ * waits until those of a DAX file are in no other use.
  */
 struct repl_last {
 	struct page *pages[8];
@@ -49,7 +52,7 @@ static void repl_put_last(struct irq_work *work)
 }
 
 /* Have room for a page of this CPU's; NULL where there is none. */
-static struct page **repl_last_take(void)
+VISIBLE_IF_KUNIT struct page **repl_last_take(void)
 {
 	struct repl_last *last = this_cpu_ptr(&repl_last);
 	int i;
@@ -61,9 +64,10 @@ static struct page **repl_last_take(void)
 }
 
 /* Let go of @page, and of the room for it. */
-static void repl_last_put(struct page **room, struct page *page)
+VISIBLE_IF_KUNIT void repl_last_put(struct page **room, struct page *page)
 {
-	if (!page || folio_ref_add_unless(page_folio(page), -1, 1)) {
+	if (!page || (!is_zone_device_page(page) &&
+		      folio_ref_add_unless(page_folio(page), -1, 1))) {
 		WRITE_ONCE(*room, NULL);
 		return;
 	}

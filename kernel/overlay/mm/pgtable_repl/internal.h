@@ -338,6 +338,11 @@ void pgtable_repl_account(struct page *page, struct mm_struct *mm, int sign);
 int pgtable_repl_set_reserve(unsigned long pages);
 unsigned long pgtable_repl_reserve_pages(int nid);
 
+#if IS_ENABLED(CONFIG_KUNIT)
+struct page **repl_last_take(void);				/* access.c */
+void repl_last_put(struct page **room, struct page *page);
+#endif
+
 /* Names by value, shared by the files of processes and groups. */
 extern const char * const pgtable_repl_source_names[];
 extern const char * const pgtable_repl_mode_names[];

@@ -12,6 +12,7 @@
 #include <linux/irq_work.h>
 #include <linux/kthread.h>
 #include <linux/memcontrol.h>
+#include <linux/memremap.h>
 #include <linux/mman.h>
 #include <linux/pgtable_copies.h>
 #include <linux/perf_event.h>
@@ -19,6 +20,7 @@
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/uaccess.h>
+#include <linux/wait_bit.h>
 #include <trace/events/pgtable_repl.h>
 #include <asm/pgtable_repl_lazy.h>
 #include <asm/tlb.h>
@@ -1281,6 +1283,41 @@ static void repl_test_lazy_answers_with_interrupts_on(struct kunit *test)
 	repl_test_leave(test);
 }
 
+#ifdef CONFIG_FS_DAX
+/* A reader that is the last user of a page of a DAX file wakes who waits for that. */
+static void repl_test_lazy_read_wakes_who_waits(struct kunit *test)
+{
+	struct dev_pagemap pgmap = { .type = MEMORY_DEVICE_FS_DAX };
+	struct wait_bit_queue_entry wait;
+	struct page **room, *page;
+	wait_queue_head_t *queue;
+	unsigned long flags;
+	long left;
+
+	page = kunit_kzalloc(test, sizeof(struct folio), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	set_page_zone(page, ZONE_DEVICE);
+	page->pgmap = &pgmap;
+	set_page_count(page, 2);	/* the file's, and the reader's */
+	static_branch_inc(&devmap_managed_key);
+	/* As dax_layout_busy_page()'s callers. */
+	queue = __var_waitqueue(&page->_refcount);
+	init_wait_var_entry(&wait, &page->_refcount, 0);
+	prepare_to_wait_event(queue, &wait.wq_entry, TASK_UNINTERRUPTIBLE);
+	local_irq_save(flags);
+	room = repl_last_take();
+	if (room)
+		repl_last_put(room, page);
+	local_irq_restore(flags);
+	left = schedule_timeout(10 * HZ);
+	finish_wait(queue, &wait.wq_entry);
+	static_branch_dec(&devmap_managed_key);
+	KUNIT_EXPECT_NOT_NULL(test, room);
+	KUNIT_EXPECT_NE(test, left, 0);
+	KUNIT_EXPECT_EQ(test, page_ref_count(page), 1);
+}
+#endif
+
 /* Whoever cannot take a fault reads what its CPU's tree lacks all the same. */
 static void repl_test_lazy_is_read_with_interrupts_off(struct kunit *test)
 {
@@ -1938,6 +1975,9 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_lazy_holds_hugetlb),
 	KUNIT_CASE(repl_test_lazy_answers_with_interrupts_on),
 	KUNIT_CASE(repl_test_lazy_is_read_with_interrupts_off),
+#ifdef CONFIG_FS_DAX
+	KUNIT_CASE(repl_test_lazy_read_wakes_who_waits),
+#endif
 #ifdef CONFIG_PERF_EVENTS
 	KUNIT_CASE(repl_test_lazy_call_chain_is_whole),
 #endif
