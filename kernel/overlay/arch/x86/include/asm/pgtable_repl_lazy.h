@@ -6,6 +6,7 @@
 #ifndef _ASM_X86_PGTABLE_REPL_LAZY_H
 #define _ASM_X86_PGTABLE_REPL_LAZY_H
 
+#include <linux/cc_platform.h>
 #include <linux/cpumask.h>
 #include <linux/jump_label_ratelimit.h>
 #include <linux/mm_types.h>
@@ -68,6 +69,17 @@ static __always_inline bool pgtable_repl_hinted(const struct mm_struct *mm,
 }
 
 /*
+ * Whether the tree that is loaded had an entry, by what a page fault says.  What #VC
+ * makes up for an access that it could not make in the guest's stead (vc_read_mem())
+ * says so always.
+ */
+static __always_inline bool pgtable_repl_had_entry(unsigned long error_code)
+{
+	return (error_code & X86_PF_PROT) &&
+	       !cc_platform_has(CC_ATTR_GUEST_STATE_ENCRYPT);
+}
+
+/*
  * Whether a page fault was only this domain's: the canonical tree had the entry
  * and the domain's own has it now.  A fault on a present entry is not.
  */
@@ -77,7 +89,7 @@ static __always_inline bool pgtable_repl_fault(struct vm_area_struct *vma,
 {
 	return pgtable_repl_lazy_active() &&
 	       !pgtable_repl_hinted(vma->vm_mm, addr) &&
-	       vma->vm_mm->pgtable_repl && !(error_code & X86_PF_PROT) &&
+	       vma->vm_mm->pgtable_repl && !pgtable_repl_had_entry(error_code) &&
 	       __pgtable_repl_fault(vma, addr);
 }
 
@@ -87,7 +99,8 @@ pgtable_repl_fault_atomic(struct mm_struct *mm, struct pt_regs *regs,
 			  unsigned long addr, unsigned long error_code)
 {
 	return pgtable_repl_lazy_active() && mm && mm->pgtable_repl &&
-	       !(error_code & X86_PF_PROT) && (regs->flags & X86_EFLAGS_IF) &&
+	       !pgtable_repl_had_entry(error_code) &&
+	       (regs->flags & X86_EFLAGS_IF) &&
 	       __pgtable_repl_fault_atomic(mm, addr);
 }
 
