@@ -17,7 +17,8 @@
  * repl_share_range() (shootdown.c), pgtable_repl_gather_begin()
  * (asm-generic/tlb.h), tlb_finish_mmu(), mm_tlb_flush_nested(),
  * change_pte_range(), change_huge_pmd(), zap_pte_range(), ptep_clear_flush().
- * What happens under the lock of the table is one step, but for the last.
+ * What happens under the lock of the table is one step, but for the last; and with
+ * HUGE a page is taken away first, which others see, and then noted.
  *
  * Shown: a page is freed when no TLB and no copy has it; a gather ends when no TLB
  * has more than what it left, unless that was given since.
@@ -32,6 +33,7 @@
  * refute: -DBUG_NO_NOTE		held slots are not recorded
  * refute: -DBUG_TABLE_ALONE -DHUGE	the table that is there now is all that is looked at
  * refute: -DBUG_NOT_TOLD -DHUGE	others are not told of huge pages that are changed
+ * refute: -DBUG_NO_WAIT -DHUGE -DPAGES=1	who finds nothing does not wait for who takes it away
  * refute: -DBUG_NO_HOME		the domain that walks the table itself forgotten
  * refute: -DBUG_NO_NESTED		recorded although other gathers are pending
  * refute: -DBUG_PENDING_EARLY		a gather is done before it has flushed
@@ -200,6 +202,7 @@ proctype task(byte me; byte home)
 {
 	byte n = me, old, val;
 	bool need, by_tables;
+	bool mine;		/* holds the lock through the flush */
 
 	do
 	:: n == OPS -> break
@@ -214,13 +217,23 @@ proctype task(byte me; byte home)
 		};
 #endif
 		atomic {
-			!ptl;
+#ifdef BUG_NO_WAIT
+			!ptl || canon == 0;
+#else
+			!ptl;			/* zap_pmd_range(): also for nothing */
+#endif
 			old = canon; val = old; need = false;
 			gave_p[me] = false; gave_rw[me] = false;
 			if
+#ifdef HUGE
+			:: old != 0 ->		/* zap_huge_pmd() */
+				ptl = true;
+				canon = 0; val = 0; need = true
+#else
 			:: old != 0 ->		/* zap_pte_range() */
 				canon = 0; val = 0; need = true;
 				store(0, home, me)
+#endif
 			:: old & P ->		/* PROT_NONE, or for AutoNUMA */
 				val = old & ~P; need = true;
 				change(val, home, me)
@@ -235,20 +248,27 @@ proctype task(byte me; byte home)
 				change(val, home, me)
 			:: home == NOBODY && (old & P) ->
 				/* ptep_clear_flush(): flushes with the lock held */
-				ptl = true;
+				ptl = true; mine = true;
 				canon = 0; val = 0;
 				store(0, home, me)
 			:: else -> skip
 			fi
 		};
+#ifdef HUGE
+		if
+		:: need && val == 0 && !mine ->
+			atomic { store(0, home, me); ptl = false }
+		:: else -> skip
+		fi;
+#endif
 #ifdef BUG_PENDING_EARLY
 		pending--;
 #endif
 		/* tlb_finish_mmu(); inc_mm_tlb_gen() is a full barrier */
 #ifdef BUG_NO_NESTED
-		by_tables = ptl;
+		by_tables = mine;
 #else
-		by_tables = ptl || pending > 1;
+		by_tables = mine || pending > 1;
 #endif
 		if
 		:: need || by_tables ->
@@ -272,7 +292,7 @@ proctype task(byte me; byte home)
 			:: else -> skip
 			fi;
 			if
-			:: home == NOBODY && ptl -> ptl = false
+			:: mine -> mine = false; ptl = false
 			:: else -> skip
 			fi;
 #ifndef BUG_PENDING_EARLY

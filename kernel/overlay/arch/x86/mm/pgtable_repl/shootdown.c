@@ -21,7 +21,8 @@
  *    for all of the VMAs that it has looked at.  If it has changed huge pages, or
  *    others have and flush them later, a PTE table that is there now may have come
  *    after them, and the domains that have a copy of the table above are taken as
- *    well;
+ *    well.  zap_pmd_range() takes the lock where it finds nothing: who is just
+ *    taking a huge page away has told others before it goes on;
  *  - a domain that walks a canonical table of another node for want of memory
  *    (@linked) is never left out, nor is one that has no tree, or whose tree is
  *    just being published or withdrawn (not in @filtered);
