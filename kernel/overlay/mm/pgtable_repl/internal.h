@@ -69,6 +69,9 @@ struct obj_cgroup;
  * @ipis_sent: and to which they were
  * @huge_held: gathers that have changed huge pages which lazy copies held, until
  *	they have flushed them
+ * @unrecorded: tasks gathered when lazy trees were published, and tell nobody of
+ *	huge pages: which publication that was, until these have ended; else 0
+ * @publications: how many there were; under @root_mutex
  * @node_pages: replica pages by node, nr_node_ids elements
  * @roots: by domain, the PGD its CPUs load; NULL: they load mm->pgd; the last
  *	one, of CPUs without a domain, always is
@@ -106,6 +109,8 @@ struct pgtable_repl {
 	atomic_long_t ipis_requested;
 	atomic_long_t ipis_sent;
 	atomic_t huge_held;
+	unsigned int unrecorded;
+	unsigned int publications;
 	atomic_long_t *node_pages;
 	pgd_t **retired;
 	pgd_t *roots[];

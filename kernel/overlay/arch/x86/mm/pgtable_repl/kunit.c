@@ -1529,6 +1529,30 @@ static void repl_test_lazy_gather_minds_others(struct kunit *test)
 }
 
 /*
+ * A huge page that the copy of @domain holds is taken away, and another's fault puts
+ * @table into its place.  (Not a page of users: CONFIG_PAGE_TABLE_CHECK counts those.)
+ */
+static void repl_test_huge_page_goes(struct kunit *test, unsigned int domain,
+				     struct page *table)
+{
+	struct repl_test *t = test->priv;
+	struct ptdesc *copy = repl_find(virt_to_ptdesc(t->pmdp), domain);
+	pmd_t huge = pmd_mkhuge(pfn_pmd(0, PAGE_KERNEL));
+	pteval_t *slot;
+	spinlock_t *ptl;
+
+	KUNIT_ASSERT_NOT_NULL(test, copy);
+	slot = repl_slot(copy, t->pmdp);
+	ptl = pmd_lock(t->mm, t->pmdp);
+	set_pmd(t->pmdp, huge);
+	WRITE_ONCE(*slot, pmd_val(huge));
+	pmdp_huge_get_and_clear(t->mm, TEST_ADDR & PMD_MASK, t->pmdp);
+	pmd_populate(t->mm, t->pmdp, table);
+	spin_unlock(ptl);
+	KUNIT_EXPECT_EQ(test, *slot, 0);
+}
+
+/*
  * Nor is a huge page, in whose place another's fault has put a PTE table since:
  * who had the page has no copy of that.
  */
@@ -1539,9 +1563,8 @@ static void repl_test_lazy_gather_minds_huge_pages(struct kunit *test)
 	unsigned int domain, home;
 	nodemask_t others;
 	struct page *table;
-	pmd_t pmd, huge;
+	pmd_t pmd;
 	spinlock_t *ptl;
-	pteval_t *slot;
 	int nid;
 
 	repl_test_lazy(test, 0);
@@ -1578,26 +1601,59 @@ static void repl_test_lazy_gather_minds_huge_pages(struct kunit *test)
 	tlb_finish_mmu(&second);
 	tlb_finish_mmu(&first);
 
-	/*
-	 * One that has found nothing there must not end before who took it away.
-	 * (Not a page of users: CONFIG_PAGE_TABLE_CHECK counts those.)
-	 */
-	huge = pmd_mkhuge(pfn_pmd(0, PAGE_KERNEL));
-	slot = repl_slot(repl_find(virt_to_ptdesc(t->pmdp), domain), t->pmdp);
+	/* One that has found nothing there must not end before who took it away. */
 	tlb_gather_mmu(&second, t->mm);
 	tlb_gather_mmu(&first, t->mm);
-	ptl = pmd_lock(t->mm, t->pmdp);
-	set_pmd(t->pmdp, huge);
-	WRITE_ONCE(*slot, pmd_val(huge));
-	pmdp_huge_get_and_clear(t->mm, TEST_ADDR & PMD_MASK, t->pmdp);
-	pmd_populate(t->mm, t->pmdp, table);
-	spin_unlock(ptl);
-	KUNIT_EXPECT_EQ(test, *slot, 0);
+	repl_test_huge_page_goes(test, domain, table);
 	KUNIT_EXPECT_TRUE(test, repl_test_reaches(t, &second, domain));
 	tlb_flush_pmd_range(&first, TEST_ADDR & PMD_MASK, PMD_SIZE);
 	tlb_finish_mmu(&first);
 	KUNIT_EXPECT_EQ(test, atomic_read(&t->mm->pgtable_repl->huge_held), 0);
 	KUNIT_EXPECT_FALSE(test, repl_test_reaches(t, &second, domain));
+	tlb_finish_mmu(&second);
+
+	ptl = pmd_lock(t->mm, t->pmdp);
+	set_pmd(t->pmdp, pmd);
+	spin_unlock(ptl);
+	pte_free(t->mm, table);
+	repl_test_empty(t);
+}
+
+/* Nor is one that somebody takes away who began before there were lazy trees. */
+static void repl_test_lazy_gather_minds_the_unrecorded(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct mmu_gather first, second;
+	unsigned int domain, home;
+	struct page *table;
+	spinlock_t *ptl;
+	pmd_t pmd;
+
+	tlb_gather_mmu(&first, t->mm);
+	repl_test_lazy(test, 0);
+	domain = repl_test_used(test)->pt_repl_domain;
+	home = page_to_nid(virt_to_page(t->ptep));
+	if (!node_isset(home, t->mm->pgtable_repl->policy.nodes)) {
+		tlb_finish_mmu(&first);
+		kunit_skip(test, "the table's node has no CPUs");
+	}
+	KUNIT_ASSERT_EQ(test, set_cpus_allowed_ptr(current,
+				pgtable_repl_domain_cpus(home)), 0);
+	table = pte_alloc_one(t->mm);
+	KUNIT_ASSERT_NOT_NULL(test, table);
+	pmd = READ_ONCE(*t->pmdp);
+
+	repl_test_huge_page_goes(test, domain, table);
+	tlb_gather_mmu(&second, t->mm);
+	KUNIT_EXPECT_EQ(test, atomic_read(&t->mm->pgtable_repl->huge_held), 0);
+	KUNIT_EXPECT_TRUE(test, repl_test_reaches(t, &second, domain));
+	tlb_flush_pmd_range(&first, TEST_ADDR & PMD_MASK, PMD_SIZE);
+	tlb_finish_mmu(&first);
+	/* By itself it goes by what it has recorded, and others may again. */
+	KUNIT_EXPECT_FALSE(test, repl_test_reaches(t, &second, domain));
+	tlb_gather_mmu(&first, t->mm);
+	KUNIT_EXPECT_FALSE(test, repl_test_reaches(t, &second, domain));
+	tlb_finish_mmu(&first);
 	tlb_finish_mmu(&second);
 
 	ptl = pmd_lock(t->mm, t->pmdp);
@@ -1986,6 +2042,7 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_lazy_minds_no_stray_bits),
 	KUNIT_CASE(repl_test_lazy_gather_minds_others),
 	KUNIT_CASE(repl_test_lazy_gather_minds_huge_pages),
+	KUNIT_CASE(repl_test_lazy_gather_minds_the_unrecorded),
 	KUNIT_CASE(repl_test_lazy_gather_began_before),
 	KUNIT_CASE(repl_test_lazy_flushes_all_of_the_ldt),
 	KUNIT_CASE(repl_test_lazy_knows_when_domains_were_others),

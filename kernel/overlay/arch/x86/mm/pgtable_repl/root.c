@@ -3,6 +3,8 @@
  * Page-table replication: roots, and which of them a CPU loads.
  */
 #include <linux/jump_label_ratelimit.h>
+#include <linux/mm.h>
+#include <linux/mm_inline.h>
 #include <linux/mmu_context.h>
 #include <linux/prctl.h>
 #include <asm/tlbflush.h>
@@ -197,9 +199,17 @@ static void repl_filter(struct pgtable_repl *repl, const nodemask_t *domains)
 
 	if (repl->policy.mode != PR_PGTABLE_REPL_LAZY)
 		return;
+	if (!++repl->publications)
+		repl->publications = 1;
+	WRITE_ONCE(repl->unrecorded, repl->publications);
+	smp_wmb();	/* who records for @filtered finds it set */
 	for_each_node_mask(domain, *domains)
 		if (repl->roots[domain])
 			node_set(domain, repl->filtered);
+	/* A gather is pending by now, or sees @filtered: pgtable_repl_gather_begin() */
+	smp_mb();
+	if (!mm_tlb_flush_pending(repl->mm))
+		WRITE_ONCE(repl->unrecorded, 0);
 }
 
 /**

@@ -22,7 +22,9 @@
  *    others have and flush them later, a PTE table that is there now may have come
  *    after them, and the domains that have a copy of the table above are taken as
  *    well.  zap_pmd_range() takes the lock where it finds nothing: who is just
- *    taking a huge page away has told others before it goes on;
+ *    taking a huge page away has told others before it goes on.  Who began to
+ *    gather before there were lazy trees does not tell: they are taken for as
+ *    long as there may be such (@unrecorded);
  *  - a domain that walks a canonical table of another node for want of memory
  *    (@linked) is never left out, nor is one that has no tree, or whose tree is
  *    just being published or withdrawn (not in @filtered);
@@ -297,6 +299,24 @@ void __pgtable_repl_add_sharers(struct cpumask *to, struct mm_struct *mm,
 	preempt_enable();
 }
 
+/*
+ * Whether tasks may gather that began before flushes of @mm were partial, and tell
+ * nobody of huge pages.  Once nobody gathers beside the current task they have
+ * ended: those of the publication that was read first, others may have come.
+ */
+static bool repl_unrecorded(struct mm_struct *mm, struct pgtable_repl *repl)
+{
+	unsigned int publication = READ_ONCE(repl->unrecorded);
+
+	if (likely(!publication))
+		return false;
+	smp_rmb();	/* a later publication has another number */
+	if (mm_tlb_flush_nested(mm))
+		return true;
+	cmpxchg(&repl->unrecorded, publication, 0);
+	return false;
+}
+
 /**
  * pgtable_repl_shootdown() - the CPUs that a TLB shootdown must reach
  * @mm: the address space
@@ -339,7 +359,8 @@ const struct cpumask *pgtable_repl_shootdown(struct mm_struct *mm,
 		nodes_or(s.found, s.found, tlb->repl_domains);
 		s.retracted = tlb->repl_files;
 		s.huge = tlb->repl_huge || tlb->cleared_pmds ||
-			 atomic_read(&repl->huge_held);
+			 atomic_read(&repl->huge_held) ||
+			 repl_unrecorded(mm, repl);
 		s.huge_1g = tlb->repl_huge_1g || tlb->cleared_puds;
 		if (tlb->fullmm) {
 			start = tlb->repl_start;
