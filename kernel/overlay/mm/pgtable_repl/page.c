@@ -32,8 +32,14 @@ static DEFINE_MUTEX(repl_reserve_mutex);	/* who brings reserves to it */
 /* How long a reserve stays short after a page was taken: bursts come in one. */
 #define REPL_REFILL_DELAY	(HZ / 10)
 
+/* The same while memory is short, at first and at last. */
+#define REPL_SHORT_MIN		(2UL * HZ)
+#define REPL_SHORT_MAX		(64UL * HZ)
+
 static void repl_refill(struct work_struct *work);
 static DECLARE_DELAYED_WORK(repl_refill_work, repl_refill);
+/* Of its own: a node that stays short does not make the others wait. */
+static DECLARE_DELAYED_WORK(repl_short_work, repl_refill);
 
 static struct page *repl_reserve_take(int nid)
 {
@@ -56,15 +62,35 @@ static struct page *repl_reserve_take(int nid)
 	return page;
 }
 
+/* Put back a page that was of no use; it is freed if there are enough. */
+static void repl_reserve_put(struct page *page)
+{
+	struct repl_reserve *r = &repl_reserve[page_to_nid(page)];
+	unsigned long flags;
+	bool wanted;
+
+	spin_lock_irqsave(&r->lock, flags);
+	wanted = r->nr < READ_ONCE(repl_reserve_target);
+	if (wanted) {
+		list_add(&page->lru, &r->pages);
+		r->nr++;
+	}
+	spin_unlock_irqrestore(&r->lock, flags);
+	if (!wanted)
+		__free_page(page);
+}
+
 /* Bring a node's reserve to @target pages; false if memory ran out, or if killed. */
 static bool repl_reserve_resize(int nid, unsigned long target)
 {
 	struct repl_reserve *r = &repl_reserve[nid];
 	struct page *page;
 
-	while (READ_ONCE(r->nr) > target) {
+	/* Under the lock at least once: who puts one back knows the new target. */
+	do {
 		spin_lock_irq(&r->lock);
-		page = list_first_entry_or_null(&r->pages, struct page, lru);
+		page = r->nr > target ?
+		       list_first_entry(&r->pages, struct page, lru) : NULL;
 		if (page) {
 			list_del(&page->lru);
 			r->nr--;
@@ -72,7 +98,7 @@ static bool repl_reserve_resize(int nid, unsigned long target)
 		spin_unlock_irq(&r->lock);
 		if (page)
 			__free_page(page);
-	}
+	} while (page);
 	while (READ_ONCE(r->nr) < target) {
 		if (fatal_signal_pending(current))
 			return false;
@@ -90,10 +116,11 @@ static bool repl_reserve_resize(int nid, unsigned long target)
 }
 
 /*
- * Bring all reserves to @target pages.  Nodes that copies cannot lie on, by now,
- * have none: those without CPUs, or whose memory is all movable.
+ * Bring all reserves to @target pages, or as many as get there if @go_on.  Nodes
+ * that copies cannot lie on, by now, have none: those without CPUs, or whose
+ * memory is all movable.
  */
-static bool repl_reserve_resize_all(unsigned long target)
+static bool repl_reserve_resize_all(unsigned long target, bool go_on)
 {
 	nodemask_t nodes;
 	bool all = true;
@@ -102,18 +129,28 @@ static bool repl_reserve_resize_all(unsigned long target)
 	pgtable_repl_nodes(&nodes);
 	nodes_and(nodes, nodes, node_states[N_NORMAL_MEMORY]);
 	for_each_node(nid) {
-		all = repl_reserve_resize(nid, node_isset(nid, nodes) ?
-					       target : 0);
-		if (!all)
+		all &= repl_reserve_resize(nid, node_isset(nid, nodes) ?
+						target : 0);
+		if (!all && !go_on)
 			break;
 	}
 	return all;
 }
 
+/*
+ * Nobody else comes back to a node that was short: an empty reserve has no page
+ * to be taken.
+ */
 static void repl_refill(struct work_struct *work)
 {
+	static unsigned long delay = REPL_SHORT_MIN;
+
 	mutex_lock(&repl_reserve_mutex);
-	repl_reserve_resize_all(repl_reserve_target);
+	if (repl_reserve_resize_all(repl_reserve_target, true)) {
+		delay = REPL_SHORT_MIN;
+	} else if (schedule_delayed_work(&repl_short_work, delay)) {
+		delay = min(2 * delay, REPL_SHORT_MAX);
+	}
 	mutex_unlock(&repl_reserve_mutex);
 }
 
@@ -156,15 +193,12 @@ int pgtable_repl_set_reserve(unsigned long pages)
 		return -EINTR;
 	old = repl_reserve_target;
 	WRITE_ONCE(repl_reserve_target, pages);
-	if (!repl_reserve_resize_all(pages)) {
+	if (!repl_reserve_resize_all(pages, false)) {
 		WRITE_ONCE(repl_reserve_target, old);
-		repl_reserve_resize_all(old);
-		err = -ENOMEM;
 		/* What has been used up meanwhile is not for him to fill up. */
-		if (fatal_signal_pending(current)) {
+		if (!repl_reserve_resize_all(old, true))
 			repl_reserve_check();
-			err = -EINTR;
-		}
+		err = fatal_signal_pending(current) ? -EINTR : -ENOMEM;
 	}
 	mutex_unlock(&repl_reserve_mutex);
 	return err;
@@ -224,24 +258,30 @@ static struct page *repl_alloc_node(int nid, unsigned int order, gfp_t gfp)
 	return page;
 }
 
-/* Charge a page to the active memory cgroup, or free it and return NULL. */
-static struct page *repl_charge(struct page *page, unsigned int order, gfp_t gfp)
+/* Charge a page to the active memory cgroup; false if that is at its limit. */
+static bool repl_charge(struct page *page, unsigned int order, gfp_t gfp)
 {
 #ifdef CONFIG_MEMCG
-	if (page && memcg_kmem_online() &&
-	    __memcg_kmem_charge_page(page, gfp, order)) {
-		__free_pages(page, order);
-		return NULL;
-	}
+	return !memcg_kmem_online() ||
+	       !__memcg_kmem_charge_page(page, gfp, order);
+#else
+	return true;
 #endif
-	return page;
 }
 
 static struct page *repl_alloc(int nid, unsigned int order, gfp_t gfp)
 {
 	struct page *page = order ? NULL : repl_reserve_take(nid);
+	bool reserved = page;
 
-	return repl_charge(page ?: repl_alloc_node(nid, order, gfp), order, gfp);
+	page = page ?: repl_alloc_node(nid, order, gfp);
+	if (!page || repl_charge(page, order, gfp))
+		return page;
+	if (reserved)
+		repl_reserve_put(page);
+	else
+		__free_pages(page, order);
+	return NULL;
 }
 
 /**

@@ -7,6 +7,7 @@
  * machine that has one.
  */
 #include <kunit/test.h>
+#include <linux/delay.h>
 #include <linux/ftrace.h>
 #include <linux/hugetlb.h>
 #include <linux/irq_work.h>
@@ -725,6 +726,63 @@ static void repl_test_leaves_reserves_alone(struct kunit *test)
 	KUNIT_EXPECT_NULL(test, page);
 	if (page)
 		__free_page(page);
+}
+
+#define TEST_RESERVE	8
+
+/* Take at most @max pages for copies on a node; how many there were. */
+static unsigned int repl_test_take(struct repl_test *t, int nid, unsigned int max)
+{
+	unsigned int nr;
+	struct page *page;
+
+	for (nr = 0; nr < max; nr++) {
+		page = pgtable_repl_alloc_page(t->mm, nid, 0,
+					       GFP_NOWAIT | __GFP_NOWARN);
+		if (!page)
+			break;
+		__free_page(page);
+	}
+	return nr;
+}
+
+/* Whether a node's reserve is full within so many seconds. */
+static bool repl_test_reserve_fills(int nid, unsigned int seconds)
+{
+	unsigned long until = jiffies + seconds * HZ;
+
+	while (pgtable_repl_reserve_pages(nid) < TEST_RESERVE &&
+	       time_before(jiffies, until))
+		msleep(20);
+	return pgtable_repl_reserve_pages(nid) == TEST_RESERVE;
+}
+
+/* A full node empties its own reserve only, and gets it again. */
+static void repl_test_reserve_is_refilled(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct pgtable_repl_policy policy;
+	struct repl_marks marks;
+	int full, other;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	pgtable_repl_get(t->mm, &policy);
+	full = first_node(policy.nodes);
+	other = next_node(full, policy.nodes);
+	if (other >= MAX_NUMNODES)
+		kunit_skip(test, "needs memory for others meanwhile");
+	KUNIT_ASSERT_EQ(test, pgtable_repl_set_reserve(TEST_RESERVE), 0);
+	repl_test_marks(&marks, full, true);
+	KUNIT_EXPECT_EQ(test, repl_test_take(t, full, 2 * TEST_RESERVE),
+			TEST_RESERVE);
+	/* Tried, and found no memory. */
+	msleep(1000);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_reserve_pages(full), 0);
+	KUNIT_EXPECT_EQ(test, repl_test_take(t, other, 1), 1);
+	KUNIT_EXPECT_TRUE(test, repl_test_reserve_fills(other, 10));
+	repl_test_marks(&marks, full, false);
+	KUNIT_EXPECT_TRUE(test, repl_test_reserve_fills(full, 20));
+	KUNIT_EXPECT_EQ(test, pgtable_repl_set_reserve(0), 0);
 }
 
 /* What an exiting process has does not keep others from giving back. */
@@ -2017,6 +2075,7 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_change_of_mask),
 	KUNIT_CASE(repl_test_short_of_memory),
 	KUNIT_CASE(repl_test_leaves_reserves_alone),
+	KUNIT_CASE(repl_test_reserve_is_refilled),
 	KUNIT_CASE(repl_test_others_are_exiting),
 	KUNIT_CASE(repl_test_others_keep_asking),
 	KUNIT_CASE(repl_test_mode_reaches_the_busy),
