@@ -144,7 +144,8 @@ void pgtable_repl_drop(struct mm_struct *mm, struct repl_wait *wait)
 	if (!repl || !pgtable_repl_pages(repl))
 		return;
 	repl_batch_init(&batch);
-	repl_drop_mm(mm, NODE_MASK_ALL, &batch, wait);
+	if (repl_drop_mm(mm, NODE_MASK_ALL, &batch, wait))
+		pgtable_repl_repair_later();
 	repl_batch_free(&batch);
 }
 

@@ -241,6 +241,56 @@ TEST_F(cgroup, fork_at_the_limit)
 	EXPECT_EQ(0, oom_kills());
 }
 
+/* In the group: 0, or the number of the step that went wrong. */
+static int fork_gives_back(void)
+{
+	struct repl_mask all = repl_mask_all();
+	int fd, i, status;
+	char text[32], *mem;
+	pid_t pid;
+
+	if (repl_set_off() || move(GROUP, getpid()) || repl_pin(repl_topo.cpu[0]))
+		return 1;
+	fd = memfd_create("pgtable_repl", MFD_CLOEXEC);
+	if (fd < 0 || ftruncate(fd, MANY * PMD_SIZE))
+		return 2;
+	mem = repl_mmap_aligned(MANY * PMD_SIZE, PMD_SIZE, RW, MAP_SHARED, fd);
+	if (mem == MAP_FAILED)
+		return 3;
+	madvise(mem, MANY * PMD_SIZE, MADV_NOHUGEPAGE);
+	for (i = 0; i < MANY; i++)
+		repl_store(mem + i * PMD_SIZE, i);
+	if (repl_set_mask(&all) || own_copies() < MANY)
+		return 4;
+	snprintf(text, sizeof(text), "%ld",
+		 repl_read_long(GROUP "/memory.current") + 128 * (long)PAGE);
+	if (put(GROUP, "memory.max", text))
+		return 5;
+	/* Of shared memory it gets no tables, and lacks no copies. */
+	pid = fork();
+	if (pid < 0)
+		return 6;
+	if (!pid)
+		_exit(0);
+	if (waitpid(pid, &status, 0) != pid || status || own_copies() >= MANY)
+		return 7;
+	if (put(GROUP, "memory.max", "max"))
+		return 8;
+	return copies_reach(getpid(), true, MANY) ? 0 : 9;
+}
+
+/* What fork took down is made again, though the child lacks nothing. */
+TEST_F(cgroup, fork_gives_back)
+{
+	pid_t pid = fork();
+
+	ASSERT_LE(0, pid);
+	if (!pid)
+		_exit(fork_gives_back());
+	EXPECT_EQ(0, repl_wait(pid));
+	EXPECT_EQ(0, oom_kills());
+}
+
 /* With copies of @tables, in @group, until @hold closes. */
 static void have_copies(int hold[2], const char *group, int tables)
 {
