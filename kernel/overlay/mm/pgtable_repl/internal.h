@@ -41,7 +41,7 @@ struct obj_cgroup;
  * @lacking: nodes on which a copy could not be made; set without the lock
  * @dropped: nodes whose tree was taken down to free memory
  * @dropped_at: when, in jiffies
- * @dropped_pages: how many pages that freed
+ * @dropped_pages: how many pages that freed; of no meaning without @dropped
  * @payers: memory cgroups that copies were charged to since there are trees, which
  *	need not be the one that its process is in by now; NULL: no more; added to
  *	without the lock, read under RCU

@@ -56,18 +56,20 @@ void pgtable_repl_lacks(struct pgtable_repl *repl, int nid)
 static bool repl_repairable(struct pgtable_repl *repl, nodemask_t *now)
 {
 	struct mem_cgroup *memcg;
+	unsigned long again;
 	nodemask_t want;
 	int nid;
 
 	/* Unlocked: what changes meanwhile is looked at again under the lock. */
 	nodes_or(want, repl->lacking, repl->dropped);
+	/* Trees that have been built again since ask for nothing. */
+	again = nodes_empty(repl->dropped) ? 0 : READ_ONCE(repl->dropped_pages);
 	nodes_clear(*now);
 	if (nodes_empty(want))
 		return false;
 	if (pgtable_repl_busy(repl))
 		return true;
-	if (!pgtable_repl_mm_room(repl->mm, REPL_MEMCG_SHARE / 2,
-				  READ_ONCE(repl->dropped_pages),
+	if (!pgtable_repl_mm_room(repl->mm, REPL_MEMCG_SHARE / 2, again,
 				  REPL_GROUP_SHARE))
 		return true;
 	memcg = pgtable_repl_get_memcg(repl->mm);

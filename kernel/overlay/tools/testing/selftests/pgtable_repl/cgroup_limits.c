@@ -9,6 +9,7 @@
 
 #include "pgtable_repl_group.h"
 
+#define FAULT		"/sys/kernel/debug/fail_pgtable_repl/"
 #define TABLES		32
 #define MANY		1024
 
@@ -241,10 +242,40 @@ TEST_F(cgroup, fork_at_the_limit)
 	EXPECT_EQ(0, oom_kills());
 }
 
+/*
+ * What was taken down once, and is there again, need not be free besides for one
+ * copy that is lacking at @addr. 0, or the number of the step that went wrong.
+ */
+static int small_lack(char *addr)
+{
+	long before, limit;
+	char text[32];
+
+	if (access(FAULT "probability", W_OK))
+		return 0;
+	before = own_copies();
+	/* An eighth of it and MANY / 4 pages are free. */
+	limit = (repl_read_long(GROUP "/memory.current") + MANY / 4 * PAGE) / 7 * 8;
+	snprintf(text, sizeof(text), "%ld", limit);
+	if (put(GROUP, "memory.max", text))
+		return 11;
+	if (repl_write_file(FAULT "times", "-1") ||
+	    repl_write_file(FAULT "verbose", "0") ||
+	    repl_write_file(FAULT "probability", "100"))
+		return 12;
+	repl_store(addr, 1);
+	if (repl_write_file(FAULT "probability", "0"))
+		return 13;
+	if (own_copies() > before)
+		return 14;
+	return copies_reach(getpid(), true, before + 1) ? 0 : 15;
+}
+
 /* In the group: 0, or the number of the step that went wrong. */
 static int fork_gives_back(void)
 {
 	struct repl_mask all = repl_mask_all();
+	size_t len = (MANY + 1) * PMD_SIZE;
 	int fd, i, status;
 	char text[32], *mem;
 	pid_t pid;
@@ -252,12 +283,12 @@ static int fork_gives_back(void)
 	if (repl_set_off() || move(GROUP, getpid()) || repl_pin(repl_topo.cpu[0]))
 		return 1;
 	fd = memfd_create("pgtable_repl", MFD_CLOEXEC);
-	if (fd < 0 || ftruncate(fd, MANY * PMD_SIZE))
+	if (fd < 0 || ftruncate(fd, len))
 		return 2;
-	mem = repl_mmap_aligned(MANY * PMD_SIZE, PMD_SIZE, RW, MAP_SHARED, fd);
+	mem = repl_mmap_aligned(len, PMD_SIZE, RW, MAP_SHARED, fd);
 	if (mem == MAP_FAILED)
 		return 3;
-	madvise(mem, MANY * PMD_SIZE, MADV_NOHUGEPAGE);
+	madvise(mem, len, MADV_NOHUGEPAGE);
 	for (i = 0; i < MANY; i++)
 		repl_store(mem + i * PMD_SIZE, i);
 	if (repl_set_mask(&all) || own_copies() < MANY)
@@ -276,7 +307,12 @@ static int fork_gives_back(void)
 		return 7;
 	if (put(GROUP, "memory.max", "max"))
 		return 8;
-	return copies_reach(getpid(), true, MANY) ? 0 : 9;
+	if (!copies_reach(getpid(), true, MANY))
+		return 9;
+	/* All of them. */
+	if (repl_set_mask(&all))
+		return 10;
+	return small_lack(mem + MANY * PMD_SIZE);
 }
 
 /* What fork took down is made again, though the child lacks nothing. */
