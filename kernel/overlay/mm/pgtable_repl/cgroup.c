@@ -361,12 +361,17 @@ static void repl_write_end(struct kernfs_open_file *of,
 void pgtable_repl_css_fork(struct task_struct *child)
 {
 	struct mm_struct *mm = child->mm;
+	struct pgtable_repl *repl;
 	struct repl_group *group;
 
 	if (!mm || mm == current->mm)
 		return;
-	if (mm_pgtable_repl(mm))
+	repl = mm_pgtable_repl(mm);
+	if (repl) {
 		pgtable_repl_memcg_forked(mm);
+		/* From here on fork does not fail: see pgtable_repl_dying(). */
+		smp_store_release(&repl->forking, false);
+	}
 	/*
 	 * Without a policy of its group it may have missed one of the system,
 	 * before it could be found.

@@ -16,8 +16,8 @@
 #include <trace/events/pgtable_repl.h>
 #include "internal.h"
 
-/* Give an mm its state, under arch_pgtable_repl_lock(). */
-static struct pgtable_repl *pgtable_repl_create(struct mm_struct *mm)
+/* Give an mm its state, under arch_pgtable_repl_lock(); @forking as in there. */
+static struct pgtable_repl *pgtable_repl_create(struct mm_struct *mm, bool forking)
 {
 	unsigned int nr = pgtable_repl_max_domains() + 1;
 	struct pgtable_repl *repl;
@@ -38,6 +38,7 @@ static struct pgtable_repl *pgtable_repl_create(struct mm_struct *mm)
 	mutex_init(&repl->root_mutex);
 	repl->mm = mm;
 	repl->unset = true;
+	repl->forking = forking;
 	repl->busy_until = jiffies;
 	/* Pairs with smp_load_acquire() in mm_pgtable_repl(). */
 	smp_store_release(&mm->pgtable_repl, repl);
@@ -202,7 +203,7 @@ static int repl_set(struct mm_struct *mm,
 	err = pgtable_repl_lock(mm, wait);
 	if (err)
 		goto put;
-	repl = mm->pgtable_repl ?: pgtable_repl_create(mm);
+	repl = mm->pgtable_repl ?: pgtable_repl_create(mm, false);
 	err = repl ? repl_may_set(mm, policy, by) : -ENOMEM;
 	if (!err && on)
 		err = repl_unshare(mm, wait);
@@ -586,7 +587,7 @@ static int repl_inherit(struct mm_struct *mm, struct mm_struct *oldmm)
 		repl_make_room(oldmm);
 	/* Nobody has it yet.  Who finds it on the list waits until it is made. */
 	arch_pgtable_repl_lock(mm);
-	repl = pgtable_repl_create(mm);
+	repl = pgtable_repl_create(mm, oldmm);
 	if (!repl) {
 		arch_pgtable_repl_unlock(mm);
 		return -ENOMEM;

@@ -35,6 +35,7 @@ struct obj_cgroup;
  * @policy: what is in force
  * @policy_lock: see above
  * @unset: nobody has set @policy yet, but is about to, under the mmap lock
+ * @forking: it belongs to a child whose fork may still fail
  * @forker: in a child that is being forked, the memory cgroup that pays for it;
  *	read under RCU
  * @fork_tables: how many tables its parent had when that began
@@ -84,6 +85,7 @@ struct pgtable_repl {
 	struct pgtable_repl_policy policy;
 	spinlock_t policy_lock;
 	bool unset;
+	bool forking;
 	struct mem_cgroup *forker;
 	unsigned long fork_tables;
 	struct obj_cgroup *payers[REPL_PAYERS];

@@ -150,14 +150,21 @@ struct repl_repair_pass {
  * Its process is being killed, and the OOM killer may be waiting for the mmap lock.
  * That it is killed stays to be seen when the signal has been taken.
  *
- * Context: any; not of a child in fork, which names another's task.
+ * Of a child in fork nobody can say: what its owner points to goes without a grace
+ * period, but for the task itself, if fork fails.
+ *
+ * Context: any.
  */
 bool pgtable_repl_dying(struct mm_struct *mm)
 {
 	bool dying = false;
 #ifdef CONFIG_MEMCG
+	struct pgtable_repl *repl = mm_pgtable_repl(mm);
 	struct task_struct *owner;
 
+	/* Pairs with smp_store_release() in pgtable_repl_css_fork(). */
+	if (repl && smp_load_acquire(&repl->forking))
+		return false;
 	rcu_read_lock();
 	owner = rcu_dereference(mm->owner);
 	dying = owner && (READ_ONCE(owner->signal->flags) & SIGNAL_GROUP_EXIT);
@@ -170,10 +177,10 @@ static bool repl_repair_look(struct pgtable_repl *repl, void *arg)
 {
 	struct repl_repair_pass *pass = arg;
 
-	if (pgtable_repl_dying(repl->mm))
-		return false;
 	if (!repl_repairable(repl, &pass->now))
 		return false;
+	if (pgtable_repl_dying(repl->mm))
+		nodes_clear(pass->now);
 	if (nodes_empty(pass->now))
 		pass->again = true;
 	return !nodes_empty(pass->now);

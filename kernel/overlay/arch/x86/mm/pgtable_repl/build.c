@@ -32,7 +32,6 @@ struct repl_build {
 	struct ptdesc **tables;		/* PMD tables to be handed out */
 	unsigned long room, nr;
 	atomic_long_t next;
-	bool forked;			/* the mm's owner is not its own yet */
 	bool stopped;
 };
 
@@ -55,7 +54,7 @@ static bool repl_stopped(struct repl_build *build)
 	if (READ_ONCE(build->stopped))
 		return true;
 	if (!fatal_signal_pending(current) && !repl_domains_changing() &&
-	    (build->forked || !pgtable_repl_dying(build->mm)))
+	    !pgtable_repl_dying(build->mm))
 		return false;
 	WRITE_ONCE(build->stopped, true);
 	return true;
@@ -301,9 +300,6 @@ static void repl_build(struct mm_struct *mm, const nodemask_t *domains)
 	}
 	atomic_long_set(&repl->built, 0);
 	WRITE_ONCE(repl->to_build, tables);
-#ifdef CONFIG_MEMCG
-	build.forked = READ_ONCE(repl->forker);
-#endif
 
 	threads = min_t(unsigned long, tables / REPL_THREAD_TABLES,
 			repl_threads_max(mm));

@@ -1973,6 +1973,62 @@ static void repl_test_stops_for_the_dying(struct kunit *test)
 #endif
 }
 
+/*
+ * Of a child in fork, what its owner points to may be gone: who looks at it there
+ * faults.
+ */
+static void repl_test_leaves_who_forks_alone(struct kunit *test)
+{
+#ifdef CONFIG_MEMCG
+	struct repl_test *t = test->priv;
+	struct task_struct *owner = rcu_access_pointer(t->mm->owner), *child;
+
+	if (owner != current)
+		kunit_skip(test, "the address space is not this thread's");
+	child = kunit_kzalloc(test, sizeof(*child), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, child);
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	t->mm->pgtable_repl->forking = true;
+	WRITE_ONCE(t->mm->owner, child);
+	KUNIT_EXPECT_FALSE(test, pgtable_repl_dying(t->mm));
+	WRITE_ONCE(t->mm->owner, owner);
+	t->mm->pgtable_repl->forking = false;
+	/* Nobody looks at it who has found it before. */
+	synchronize_rcu();
+#else
+	kunit_skip(test, "needs memory cgroups");
+#endif
+}
+
+/* A repair that was put off because of who is being killed is come back to. */
+static void repl_test_comes_back_to_the_dying(struct kunit *test)
+{
+#ifdef CONFIG_MEMCG
+	struct repl_test *t = test->priv;
+	struct task_struct *owner = rcu_access_pointer(t->mm->owner);
+	struct ptdesc *table;
+	int tries;
+
+	if (owner != current)
+		kunit_skip(test, "the address space is not this thread's");
+	repl_test_tables(test);
+	table = virt_to_ptdesc(t->ptep);
+	owner->signal->flags |= SIGNAL_GROUP_EXIT;
+	KUNIT_EXPECT_EQ(test, repl_test_all(t), 0);
+	/* More than one run of the work, which begins 2 s later. */
+	msleep(6000);
+	KUNIT_EXPECT_NULL(test, table->pt_repl);
+	owner->signal->flags &= ~SIGNAL_GROUP_EXIT;
+	for (tries = 0; tries < 700 && !nodes_empty(t->mm->pgtable_repl->lacking);
+	     tries++)
+		msleep(100);
+	KUNIT_EXPECT_TRUE(test, nodes_empty(t->mm->pgtable_repl->lacking));
+	repl_test_copy(test);
+#else
+	kunit_skip(test, "needs memory cgroups");
+#endif
+}
+
 /* Asked for again, a lazy tree gets what it lacked; others stay. */
 static void repl_test_lazy_asked_again(struct kunit *test)
 {
@@ -2111,6 +2167,8 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_follows_when_it_is_made),
 	KUNIT_CASE(repl_test_follows_the_last),
 	KUNIT_CASE(repl_test_stops_for_the_dying),
+	KUNIT_CASE(repl_test_leaves_who_forks_alone),
+	KUNIT_CASE_SLOW(repl_test_comes_back_to_the_dying),
 	KUNIT_CASE(repl_test_lazy_asked_again),
 	KUNIT_CASE(repl_test_lazy_becomes_eager),
 	KUNIT_CASE(repl_test_refuses_nonsense),
