@@ -176,13 +176,28 @@ static int repl_may_set(struct mm_struct *mm,
 	return check_stable_address_space(mm) ? -EINTR : 0;
 }
 
+/*
+ * Nodes that lack copies, of which nobody else is to know any more.  Bit by bit: a
+ * page fault under a VMA lock may note one meanwhile, and that is not to be lost.
+ */
+static nodemask_t repl_take_lacking(struct pgtable_repl *repl)
+{
+	nodemask_t lacking = NODE_MASK_NONE;
+	int nid;
+
+	for_each_node_mask(nid, repl->lacking)
+		if (test_and_clear_bit(nid, repl->lacking.bits))
+			node_set(nid, lacking);
+	return lacking;
+}
+
 static int repl_set(struct mm_struct *mm,
 		    const struct pgtable_repl_policy *policy, enum repl_by by,
 		    struct repl_wait *wait)
 {
 	bool was_on, was_lazy, on, lazy, anew;
 	struct mem_cgroup *memcg, *old_memcg;
-	nodemask_t add, del, redo = NODE_MASK_NONE;
+	nodemask_t add, del, lacking, redo = NODE_MASK_NONE;
 	struct pgtable_repl *repl;
 	LIST_HEAD(pages);
 	int err;
@@ -211,6 +226,9 @@ static int repl_set(struct mm_struct *mm,
 		goto unlock;
 	was_on = !nodes_empty(repl->policy.nodes);
 	was_lazy = repl_is_lazy(&repl->policy);
+	/* Who asks now, gets it now. */
+	lacking = repl_take_lacking(repl);
+	nodes_clear(repl->dropped);
 	/* Copies are of one kind or the other: between these, all are replaced. */
 	anew = was_on && on && repl->policy.mode != policy->mode;
 	if (anew) {
@@ -221,14 +239,11 @@ static int repl_set(struct mm_struct *mm,
 		nodes_andnot(del, repl->policy.nodes, policy->nodes);
 		/* What a lazy tree lacks is made by the faults of a new one. */
 		if (lazy)
-			nodes_and(redo, repl->policy.nodes, repl->lacking);
+			nodes_and(redo, repl->policy.nodes, lacking);
 	}
 	if (on && !was_on)
 		pgtable_repl_hold(repl);
 	repl_set_policy(repl, policy);
-	/* Who asks now, gets it now. */
-	nodes_clear(repl->lacking);
-	nodes_clear(repl->dropped);
 
 	if (anew)
 		pgtable_repl_del_trees(mm, &del, &pages);
