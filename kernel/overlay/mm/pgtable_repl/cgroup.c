@@ -18,8 +18,8 @@
  * that were busy when a file was written to (struct repl_wait).
  *
  * Copies are counted for the group that they are charged to and for those above
- * it, when they are attached: CPUs that make some at the same time may exceed a
- * limit by as many pages.  The second page of a root (page-table isolation) is
+ * it, from when their page is allocated: no limit is exceeded, but by what was there
+ * before it was lowered.  The second page of a root (page-table isolation) is
  * charged with the first and not counted.
  */
 #include <linux/cgroup.h>
@@ -582,33 +582,79 @@ void pgtable_repl_memcg_forget(struct pgtable_repl *repl)
 	WRITE_ONCE(repl->many_payers, false);
 }
 
+/* The group that a page is charged to, or NULL; under RCU. */
+static struct repl_group *repl_page_group(struct page *page)
+{
+	struct mem_cgroup *memcg = page_memcg_check(page);
+
+	return memcg ? repl_group(memcg) : NULL;
+}
+
 /**
- * pgtable_repl_group_account() - count a copy for the group it is charged to
- * @page: the page, charged
- * @repl: state of the address space that it is a copy of
- * @sign: 1 or -1
+ * pgtable_repl_group_charge() - count a page for the group it is charged to
+ * @page: the page
  *
  * When a group goes, what is still charged to it goes to its parent, which has
  * counted it before.
+ *
+ * Context: any, also under page-table locks.
+ * Return: false if that would exceed a limit, and then it is not counted.
  */
-void pgtable_repl_group_account(struct page *page, struct pgtable_repl *repl,
-				int sign)
+bool pgtable_repl_group_charge(struct page *page)
 {
-	struct mem_cgroup *memcg;
+	struct repl_group *first, *group, *full;
+
+	if (mem_cgroup_disabled())
+		return true;
+	rcu_read_lock();
+	first = repl_page_group(page);
+	/* Counted before the limit is read: pairs with repl_max_write(). */
+	for (full = first; full; full = full->parent)
+		if (atomic_long_inc_return(&full->pages) > READ_ONCE(full->max))
+			break;
+	if (full) {
+		atomic_long_inc(&full->refused);
+		for (group = first; group != full->parent; group = group->parent)
+			atomic_long_dec(&group->pages);
+	}
+	rcu_read_unlock();
+	return !full;
+}
+
+/**
+ * pgtable_repl_group_uncharge() - a page is no copy, or no copy any more
+ * @page: the page, still charged
+ */
+void pgtable_repl_group_uncharge(struct page *page)
+{
 	struct repl_group *group;
 
 	if (mem_cgroup_disabled())
 		return;
 	rcu_read_lock();
-	memcg = page_memcg_check(page);
-	if (memcg && sign > 0)
+	for (group = repl_page_group(page); group; group = group->parent)
+		atomic_long_dec(&group->pages);
+	rcu_read_unlock();
+}
+
+/**
+ * pgtable_repl_group_pays() - note the group that pays for a copy
+ * @page: the page, charged
+ * @repl: state of the address space that it is a copy of
+ */
+void pgtable_repl_group_pays(struct page *page, struct pgtable_repl *repl)
+{
+	struct repl_group *group;
+
+	if (mem_cgroup_disabled())
+		return;
+	rcu_read_lock();
+	group = repl_page_group(page);
+	if (group)
 		repl_add_payer(repl, __folio_objcg(page_folio(page)));
-	for (group = memcg ? repl_group(memcg) : NULL; group;
-	     group = group->parent) {
-		atomic_long_add(sign, &group->pages);
-		if (sign > 0 && !READ_ONCE(group->shrinks))
+	for (; group; group = group->parent)
+		if (!READ_ONCE(group->shrinks))
 			repl_group_shrinks(group);
-	}
 	rcu_read_unlock();
 }
 

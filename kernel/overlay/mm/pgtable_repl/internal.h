@@ -73,6 +73,7 @@ struct obj_cgroup;
  * @unrecorded: tasks gathered when lazy trees were published, and tell nobody of
  *	huge pages: which publication that was, until these have ended; else 0
  * @publications: how many there were; under @root_mutex
+ * @held: pages that are going to be copies, and count for limits already
  * @node_pages: replica pages by node, nr_node_ids elements
  * @roots: by domain, the PGD its CPUs load; NULL: they load mm->pgd; the last
  *	one, of CPUs without a domain, always is
@@ -113,6 +114,7 @@ struct pgtable_repl {
 	atomic_t huge_held;
 	unsigned int unrecorded;
 	unsigned int publications;
+	atomic_long_t held;
 	atomic_long_t *node_pages;
 	pgd_t **retired;
 	pgd_t *roots[];
@@ -209,7 +211,8 @@ bool pgtable_repl_memcg_room(struct mem_cgroup *memcg, unsigned int share,
 			     unsigned long pages);
 bool pgtable_repl_mm_room(struct mm_struct *mm, unsigned int memcg_share,
 			  unsigned long memcg_pages, unsigned int group_share);
-bool pgtable_repl_process_full(struct pgtable_repl *repl);
+bool pgtable_repl_process_charge(struct pgtable_repl *repl, unsigned long pages);
+void pgtable_repl_process_uncharge(struct pgtable_repl *repl, unsigned long pages);
 unsigned long pgtable_repl_fork_lacks(struct mm_struct *mm);
 
 /* rebase.c */
@@ -267,8 +270,9 @@ void pgtable_repl_memcg_fork(struct mm_struct *mm);
 void pgtable_repl_memcg_forked(struct mm_struct *mm);
 bool pgtable_repl_group_room(struct mem_cgroup *memcg, unsigned int share,
 			     unsigned long pages);
-void pgtable_repl_group_account(struct page *page, struct pgtable_repl *repl,
-				int sign);
+bool pgtable_repl_group_charge(struct page *page);
+void pgtable_repl_group_uncharge(struct page *page);
+void pgtable_repl_group_pays(struct page *page, struct pgtable_repl *repl);
 bool pgtable_repl_memcg_pays(struct pgtable_repl *repl,
 			     struct mem_cgroup *memcg);
 void pgtable_repl_memcg_forget(struct pgtable_repl *repl);
@@ -314,9 +318,15 @@ static inline bool pgtable_repl_group_room(struct mem_cgroup *memcg,
 	return true;
 }
 
-static inline void pgtable_repl_group_account(struct page *page,
-					      struct pgtable_repl *repl,
-					      int sign)
+static inline bool pgtable_repl_group_charge(struct page *page)
+{
+	return true;
+}
+
+static inline void pgtable_repl_group_uncharge(struct page *page) { }
+
+static inline void pgtable_repl_group_pays(struct page *page,
+					   struct pgtable_repl *repl)
 {
 }
 
@@ -341,6 +351,7 @@ static inline long pgtable_repl_memcg_pages(struct mem_cgroup *memcg)
 /* page.c */
 struct page *pgtable_repl_alloc_page(struct mm_struct *mm, unsigned int domain,
 				     unsigned int order, gfp_t gfp);
+void pgtable_repl_free_page(struct mm_struct *mm, struct page *page);
 void pgtable_repl_account(struct page *page, struct mm_struct *mm, int sign);
 int pgtable_repl_set_reserve(unsigned long pages);
 unsigned long pgtable_repl_reserve_pages(int nid);

@@ -144,7 +144,8 @@ static bool repl_node_allowed(struct mm_struct *mm, int nid)
  * @share: what must stay free of what copies may take there, as one in so many
  *	pages; 0: nothing
  *
- * CPUs that make copies at the same time may exceed the limit by a few pages.
+ * Copies are counted when they are attached, and by each CPU for itself at first:
+ * the limit may be exceeded by a few pages.
  *
  * Context: any.
  */
@@ -163,17 +164,35 @@ bool pgtable_repl_node_room(struct mm_struct *mm, int nid, unsigned int share)
 }
 
 /**
- * pgtable_repl_process_full() - whether a process has what it may have
- * @repl: its state
+ * pgtable_repl_process_charge() - count pages that are going to be copies
+ * @repl: state of the process
+ * @pages: how many
  *
- * Of vm.pgtable_repl_process_max.  Copies are counted when they are attached, so
- * CPUs that make some at the same time may exceed the limit by as many pages.
+ * Return: false if it would have more than vm.pgtable_repl_process_max allows, and
+ * then they are not counted.
  */
-bool pgtable_repl_process_full(struct pgtable_repl *repl)
+bool pgtable_repl_process_charge(struct pgtable_repl *repl, unsigned long pages)
 {
 	unsigned long max = READ_ONCE(sysctl_pgtable_repl_process_max);
+	unsigned long held = atomic_long_add_return(pages, &repl->held);
 
-	return max && pgtable_repl_pages(repl) >= max;
+	/* In this order one that becomes a copy now is counted, if twice. */
+	if (!max || held + pgtable_repl_pages(repl) <= max)
+		return true;
+	pgtable_repl_process_uncharge(repl, pages);
+	return false;
+}
+
+/**
+ * pgtable_repl_process_uncharge() - they have become copies, or are not to be any
+ * @repl: state of the process
+ * @pages: how many
+ */
+void pgtable_repl_process_uncharge(struct pgtable_repl *repl, unsigned long pages)
+{
+	/* What they have become is counted before. */
+	smp_mb__before_atomic();
+	atomic_long_sub(pages, &repl->held);
 }
 
 /**

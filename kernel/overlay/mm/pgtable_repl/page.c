@@ -284,33 +284,15 @@ static struct page *repl_alloc(int nid, unsigned int order, gfp_t gfp)
 	return NULL;
 }
 
-/**
- * pgtable_repl_alloc_page() - page for a copy, on the domain's node
- * @mm: whose copy it is going to be
- * @domain: the domain
- * @order: 0, or that of a root
- * @gfp: GFP_NOWAIT under a page-table lock, else GFP_KERNEL
- *
- * Return: the page, its content undefined, or NULL: never a page of another
- * node, and never an attempt to get one by killing somebody.  What is lacking
- * is made later, unless it is vm.pgtable_repl_process_max that forbids it.
- */
-struct page *pgtable_repl_alloc_page(struct mm_struct *mm, unsigned int domain,
-				     unsigned int order, gfp_t gfp)
+/* A page that limits of groups allow, or NULL. */
+static struct page *repl_alloc_within(struct mm_struct *mm, int nid,
+				      unsigned int order, gfp_t gfp)
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
-	int nid = pgtable_repl_domain_node(domain);
 	struct mem_cgroup *memcg, *old_memcg;
 	unsigned long pages = 1 << order;
 	struct page *page = NULL;
 
-	/* A fault from before a change of domains may take one for a node. */
-	if (!node_online(nid) || pgtable_repl_process_full(repl))
-		return NULL;
-	if (!pgtable_repl_node_room(mm, nid, 0)) {
-		pgtable_repl_lacks(repl, nid);
-		return NULL;
-	}
 	memcg = pgtable_repl_get_memcg(mm);
 	if (pgtable_repl_forbidden(repl, memcg, nid) ||
 	    !pgtable_repl_group_room(memcg, 0, pages)) {
@@ -325,14 +307,62 @@ struct page *pgtable_repl_alloc_page(struct mm_struct *mm, unsigned int domain,
 		set_active_memcg(old_memcg);
 	}
 	mem_cgroup_put(memcg);
-	if (!page)
-		pgtable_repl_lacks(repl, nid);
+	/* Asked before, so as not to allocate in vain; this is what counts. */
+	if (page && !pgtable_repl_group_charge(page)) {
+		__free_pages(page, order);
+		page = NULL;
+	}
 	return page;
 }
 
 /**
+ * pgtable_repl_alloc_page() - page for a copy, on the domain's node
+ * @mm: whose copy it is going to be
+ * @domain: the domain
+ * @order: 0, or that of a root
+ * @gfp: GFP_NOWAIT under a page-table lock, else GFP_KERNEL
+ *
+ * It counts for limits from here on, until pgtable_repl_account() has counted it
+ * out or pgtable_repl_free_page() has freed it.
+ *
+ * Return: the page, its content undefined, or NULL: never a page of another
+ * node, and never an attempt to get one by killing somebody.  What is lacking
+ * is made later, unless it is vm.pgtable_repl_process_max that forbids it.
+ */
+struct page *pgtable_repl_alloc_page(struct mm_struct *mm, unsigned int domain,
+				     unsigned int order, gfp_t gfp)
+{
+	struct pgtable_repl *repl = mm->pgtable_repl;
+	int nid = pgtable_repl_domain_node(domain);
+	struct page *page = NULL;
+
+	/* A fault from before a change of domains may take one for a node. */
+	if (!node_online(nid) || !pgtable_repl_process_charge(repl, 1 << order))
+		return NULL;
+	if (pgtable_repl_node_room(mm, nid, 0))
+		page = repl_alloc_within(mm, nid, order, gfp);
+	if (!page) {
+		pgtable_repl_process_uncharge(repl, 1 << order);
+		pgtable_repl_lacks(repl, nid);
+	}
+	return page;
+}
+
+/**
+ * pgtable_repl_free_page() - free a page that has not become a copy
+ * @mm: whose copy it was going to be
+ * @page: of pgtable_repl_alloc_page(), of order 0
+ */
+void pgtable_repl_free_page(struct mm_struct *mm, struct page *page)
+{
+	pgtable_repl_process_uncharge(mm->pgtable_repl, 1);
+	pgtable_repl_group_uncharge(page);
+	__free_page(page);
+}
+
+/**
  * pgtable_repl_account() - count a page in or out of the copies of an mm
- * @page: the page
+ * @page: the page, of pgtable_repl_alloc_page()
  * @mm: the address space
  * @sign: 1 or -1
  *
@@ -349,13 +379,16 @@ void pgtable_repl_account(struct page *page, struct mm_struct *mm, int sign)
 	mod_lruvec_page_state(page, NR_PAGETABLE, sign);
 	mod_node_page_state(page_pgdat(page), NR_PGTABLE_REPL, sign);
 	count_vm_event(sign > 0 ? PGTABLE_REPL_ALLOC : PGTABLE_REPL_FREE);
-	pgtable_repl_group_account(page, mm->pgtable_repl, sign);
 	atomic_long_add(sign, &mm->pgtable_repl->node_pages[page_to_nid(page)]);
 	/* A tree has a root, and its policy holds the gates meanwhile. */
-	if (sign > 0)
+	if (sign > 0) {
+		pgtable_repl_process_uncharge(mm->pgtable_repl, 1);
+		pgtable_repl_group_pays(page, mm->pgtable_repl);
 		atomic_long_inc(&mm->pgtable_repl->holds);
-	else
+	} else {
+		pgtable_repl_group_uncharge(page);
 		pgtable_repl_unhold(mm->pgtable_repl);
+	}
 }
 
 static int __init repl_reserve_init(void)

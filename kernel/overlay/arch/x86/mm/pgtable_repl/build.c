@@ -85,7 +85,8 @@ static void repl_stash_empty(struct repl_builder *builder)
 
 	for_each_node_mask(domain, *builder->build->domains) {
 		if (builder->stash[domain])
-			__free_page(builder->stash[domain]);
+			pgtable_repl_free_page(builder->build->mm,
+					       builder->stash[domain]);
 		builder->stash[domain] = NULL;
 	}
 }

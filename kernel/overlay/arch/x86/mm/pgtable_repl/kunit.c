@@ -715,7 +715,7 @@ static void repl_test_leaves_reserves_alone(struct kunit *test)
 	page = pgtable_repl_alloc_page(t->mm, domain, 0,
 				       GFP_NOWAIT | __GFP_NOWARN);
 	KUNIT_ASSERT_NOT_NULL(test, page);
-	__free_page(page);
+	pgtable_repl_free_page(t->mm, page);
 
 	flags = memalloc_noreclaim_save();
 	repl_test_marks(&marks, pgtable_repl_domain_node(domain), true);
@@ -725,7 +725,7 @@ static void repl_test_leaves_reserves_alone(struct kunit *test)
 	memalloc_noreclaim_restore(flags);
 	KUNIT_EXPECT_NULL(test, page);
 	if (page)
-		__free_page(page);
+		pgtable_repl_free_page(t->mm, page);
 }
 
 #define TEST_RESERVE	8
@@ -741,7 +741,7 @@ static unsigned int repl_test_take(struct repl_test *t, int nid, unsigned int ma
 					       GFP_NOWAIT | __GFP_NOWARN);
 		if (!page)
 			break;
-		__free_page(page);
+		pgtable_repl_free_page(t->mm, page);
 	}
 	return nr;
 }
@@ -886,7 +886,7 @@ static void repl_test_mode_reaches_the_busy(struct kunit *test)
 				       GFP_NOWAIT | __GFP_NOWARN);
 	KUNIT_EXPECT_NULL(test, page);
 	if (page)
-		__free_page(page);
+		pgtable_repl_free_page(t->mm, page);
 	KUNIT_EXPECT_EQ(test, repl_test_roots(t), 0);
 	mmap_read_unlock(t->mm);
 

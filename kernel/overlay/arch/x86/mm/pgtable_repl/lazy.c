@@ -283,7 +283,7 @@ static noinline bool repl_fault(struct repl_fault *f)
 		table = next;
 	} while (table && level-- > PG_LEVEL_2M);
 	if (f->page)
-		__free_page(f->page);
+		pgtable_repl_free_page(f->mm, f->page);
 	if (served) {
 		count_vm_event(PGTABLE_REPL_FILL);
 		atomic_long_inc(&repl->fills);
