@@ -39,6 +39,7 @@ struct repl_build {
 struct repl_builder {
 	struct repl_build *build;
 	struct work_struct work;
+	nodemask_t failed;		/* domains that there was no page for */
 	/* By domain, a page for the copy that is made next. */
 	struct page *stash[];
 };
@@ -61,22 +62,28 @@ static bool repl_stopped(struct repl_build *build)
 }
 
 /*
- * Have a page for each domain ready before locks are taken: there, the
- * allocator could not reclaim.  Which of them a table needs is only known under
- * its lock, since a PTE table may be freed until then.
+ * Have a page ready for each domain that needs one for the table that @entry of
+ * @table points to, before locks are taken: there, the allocator could not
+ * reclaim.  For sure this is only known under the table's lock.
  */
-static void repl_stash_fill(struct repl_builder *builder)
+static void repl_stash_fill(struct repl_builder *builder, struct ptdesc *table,
+			    pteval_t *entry, enum pg_level level)
 {
 	struct repl_build *build = builder->build;
 	unsigned int domain;
 
-	for_each_node_mask(domain, *build->domains)
+	nodes_clear(builder->failed);
+	for_each_node_mask(domain, *build->domains) {
+		if (builder->stash[domain] || !repl_find(table, domain) ||
+		    !repl_lacks_copy(entry, level, domain))
+			continue;
+		builder->stash[domain] =
+			pgtable_repl_alloc_page(build->mm, domain, 0,
+						GFP_KERNEL | __GFP_NORETRY |
+						__GFP_NOWARN);
 		if (!builder->stash[domain])
-			builder->stash[domain] =
-				pgtable_repl_alloc_page(build->mm, domain, 0,
-							GFP_KERNEL |
-							__GFP_NORETRY |
-							__GFP_NOWARN);
+			node_set(domain, builder->failed);
+	}
 }
 
 static void repl_stash_empty(struct repl_builder *builder)
@@ -89,6 +96,20 @@ static void repl_stash_empty(struct repl_builder *builder)
 					       builder->stash[domain]);
 		builder->stash[domain] = NULL;
 	}
+}
+
+/* Give a table its copy, under its lock.  What failed before is not tried again. */
+static void repl_add_copy(struct repl_builder *builder, struct ptdesc *table,
+			  enum pg_level level, unsigned int domain)
+{
+	struct mm_struct *mm = builder->build->mm;
+	struct page *page = NULL;
+
+	swap(page, builder->stash[domain]);
+	if (!page && node_isset(domain, builder->failed))
+		repl_lack_table(level, mm, domain, false);
+	else
+		repl_copy_table(table, level, mm, domain, page, false);
 }
 
 /*
@@ -106,7 +127,7 @@ static struct ptdesc *repl_add_child(struct repl_builder *builder,
 
 	if (!repl_is_table(READ_ONCE(*entry)))
 		return NULL;
-	repl_stash_fill(builder);
+	repl_stash_fill(builder, table, entry, level);
 
 	spin_lock(ptl);
 	val = READ_ONCE(*entry);
@@ -118,16 +139,12 @@ static struct ptdesc *repl_add_child(struct repl_builder *builder,
 	child_ptl = repl_lock_child(mm, child, level - 1, ptl);
 	for_each_copy(copy, table) {
 		unsigned int domain = copy->pt_repl_domain;
-		struct page *page = NULL;
 
 		if (!node_isset(domain, *builder->build->domains))
 			continue;
 		if (!repl_find(child, domain) &&
-		    repl_wants_copy(child, level - 1, domain)) {
-			swap(page, builder->stash[domain]);
-			repl_copy_table(child, level - 1, mm, domain, page,
-					false);
-		}
+		    repl_wants_copy(child, level - 1, domain))
+			repl_add_copy(builder, child, level - 1, domain);
 		/* A walker that follows the link finds the copy filled. */
 		smp_wmb();
 		repl_write(repl_slot(copy, entry), repl_translate(val, domain),

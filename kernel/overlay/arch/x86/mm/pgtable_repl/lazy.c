@@ -32,6 +32,7 @@ struct repl_fault {
 	unsigned int map;	/* what domains were when it began */
 	bool atomic;		/* must not wait for locks or memory */
 	struct page *page;	/* for the copy that is made next */
+	bool failed;		/* there was none */
 };
 
 /**
@@ -168,8 +169,11 @@ static bool repl_fault_step(struct repl_fault *f, struct ptdesc *table,
 			/* Nor a link to the canonical table, which would stay. */
 			if (!repl_fault_may_allocate(f))
 				goto unlock_child;
-			repl_copy_table(child, level - 1, f->mm, f->domain,
-					f->page, true);
+			if (f->failed)
+				repl_lack_table(level - 1, f->mm, f->domain, true);
+			else
+				repl_copy_table(child, level - 1, f->mm,
+						f->domain, f->page, true);
 			f->page = NULL;
 		}
 		/* A walker that follows the link finds a table of the domain's. */
@@ -235,26 +239,21 @@ static struct ptdesc *repl_fault_find(struct repl_fault *f, pgd_t *root,
 
 /*
  * Have a page ready before locks are taken, if a copy of the next table is going
- * to be made.  Without one, it is attempted without sleeping.
+ * to be made.  Where that could not be seen, it is attempted without sleeping.
  */
 static void repl_fault_prepare(struct repl_fault *f, struct ptdesc *table,
 			       enum pg_level level)
 {
 	pteval_t *entry = (pteval_t *)ptdesc_address(table) +
 			  repl_index(f->addr, level);
-	pteval_t val = READ_ONCE(*entry);
-	bool want;
 
-	if (f->page || f->atomic || !repl_is_table(val))
+	f->failed = false;
+	if (f->page || f->atomic || !repl_lacks_copy(entry, level, f->domain))
 		return;
-	rcu_read_lock();	/* PTE tables of files may go at any time */
-	want = repl_wants_copy(repl_child(val), level - 1, f->domain) &&
-	       !repl_find(repl_child(val), f->domain);
-	rcu_read_unlock();
-	if (want)
-		f->page = pgtable_repl_alloc_page(f->mm, f->domain, 0,
-						  GFP_KERNEL | __GFP_NORETRY |
-						  __GFP_NOWARN);
+	f->page = pgtable_repl_alloc_page(f->mm, f->domain, 0,
+					  GFP_KERNEL | __GFP_NORETRY |
+					  __GFP_NOWARN);
+	f->failed = !f->page;
 }
 
 static noinline bool repl_fault(struct repl_fault *f)

@@ -82,6 +82,26 @@ void repl_unlink(struct ptdesc *table, struct ptdesc **link)
 }
 
 /**
+ * repl_lack_table() - a domain is to walk a canonical table, for want of memory
+ * @level: the table's level, below the root
+ * @mm: the address space
+ * @domain: the domain
+ * @lazy: its parent's copy is lazy
+ */
+void repl_lack_table(enum pg_level level, struct mm_struct *mm,
+		     unsigned int domain, bool lazy)
+{
+	atomic_long_inc(&mm->pgtable_repl->fallbacks);
+	count_vm_event(PGTABLE_REPL_FALLBACK);
+	trace_pgtable_repl_fallback(mm, domain, level);
+	if (lazy) {
+		node_set(domain, mm->pgtable_repl->linked);
+		/* Before a CPU walks the link; see shootdown.c. */
+		smp_mb();
+	}
+}
+
+/**
  * repl_copy_table() - give a domain its copy of a table
  * @table: the canonical table; its lock is held, or it is linked nowhere
  * @level: its level, below the root
@@ -103,14 +123,7 @@ struct ptdesc *repl_copy_table(struct ptdesc *table, enum pg_level level,
 		page = pgtable_repl_alloc_page(mm, domain, 0,
 					       GFP_NOWAIT | __GFP_NOWARN);
 	if (!page) {
-		atomic_long_inc(&mm->pgtable_repl->fallbacks);
-		count_vm_event(PGTABLE_REPL_FALLBACK);
-		trace_pgtable_repl_fallback(mm, domain, level);
-		if (lazy) {
-			node_set(domain, mm->pgtable_repl->linked);
-			/* Before a CPU walks the link; see shootdown.c. */
-			smp_mb();
-		}
+		repl_lack_table(level, mm, domain, lazy);
 		return NULL;
 	}
 	copy = page_ptdesc(page);

@@ -327,6 +327,24 @@ static inline bool repl_wants_copy(struct ptdesc *table, enum pg_level level,
 	       repl_table_domain(table) != domain;
 }
 
+/*
+ * Whether a domain lacks its copy of the table that an entry points to.  A hint
+ * without the table's lock: PTE tables of files may go at any time.
+ */
+static inline bool repl_lacks_copy(pteval_t *entry, enum pg_level level,
+				   unsigned int domain)
+{
+	pteval_t val = READ_ONCE(*entry);
+	bool lacks = false;
+
+	rcu_read_lock();
+	if (repl_is_table(val))
+		lacks = repl_wants_copy(repl_child(val), level - 1, domain) &&
+			!repl_find(repl_child(val), domain);
+	rcu_read_unlock();
+	return lacks;
+}
+
 pteval_t __repl_slow repl_set_run(void *entry, pteval_t val, unsigned long nr);
 pteval_t __repl_slow repl_exchange(void *entry, pteval_t val);
 pteval_t __repl_slow repl_read_link(void *entry, pteval_t val);
@@ -337,6 +355,8 @@ pteval_t repl_translate(pteval_t val, unsigned int domain);
 struct ptdesc *repl_copy_table(struct ptdesc *table, enum pg_level level,
 			       struct mm_struct *mm, unsigned int domain,
 			       struct page *page, bool lazy);
+void repl_lack_table(enum pg_level level, struct mm_struct *mm,
+		     unsigned int domain, bool lazy);
 void repl_attach(struct ptdesc *table, struct ptdesc *copy,
 		 struct mm_struct *mm, unsigned int domain, bool lazy);
 void repl_unlink(struct ptdesc *table, struct ptdesc **link);

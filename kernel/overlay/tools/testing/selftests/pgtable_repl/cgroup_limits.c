@@ -103,6 +103,44 @@ TEST_F(cgroup, limit)
 	EXPECT_EQ(0, repl_check(pid));
 }
 
+static long refused(void)
+{
+	const char *text = get(GROUP, ".stat");
+
+	return strncmp(text, "refused ", 8) ? -1 : strtol(text + 8, NULL, 10);
+}
+
+/* Each copy that is wanted counts once, and the limit is used to the last page. */
+TEST_F(cgroup, refused)
+{
+	long full, before;
+	char text[32];
+	pid_t pid;
+
+	ASSERT_EQ(0, set_policy(GROUP, "off"));
+	pid = start_with_tables(self->hold, GROUP);
+	ASSERT_LT(0, pid);
+	ASSERT_EQ(0, set_policy(GROUP, "eager"));
+	full = get_long(GROUP, ".current") / PAGE;
+	ASSERT_LT(TABLES, full);
+	ASSERT_EQ(0, set_policy(GROUP, "off"));
+
+	/* Not even a root: nothing below is wanted. */
+	ASSERT_EQ(0, put(GROUP, "memory.pgtable_repl.max", "0"));
+	before = refused();
+	ASSERT_LE(0, before);
+	ASSERT_EQ(0, set_policy(GROUP, "eager"));
+	EXPECT_EQ(repl_topo.nr, refused() - before);
+
+	/* All but one. */
+	before = refused();
+	snprintf(text, sizeof(text), "%ld", (full - 1) * PAGE);
+	ASSERT_EQ(0, put(GROUP, "memory.pgtable_repl.max", text));
+	EXPECT_EQ((full - 1) * (long)PAGE, get_long(GROUP, ".current"));
+	EXPECT_EQ(1, refused() - before);
+	EXPECT_EQ(0, repl_check(pid));
+}
+
 /* The limit of a group holds for those below; who ends makes room for others. */
 TEST_F(cgroup, limit_is_shared)
 {
