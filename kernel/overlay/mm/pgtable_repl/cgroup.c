@@ -515,12 +515,42 @@ bool pgtable_repl_memcg_wants(struct mem_cgroup **memcg, long *pages)
 	return group;
 }
 
+static DEFINE_SPINLOCK(repl_payers_lock);	/* who replaces payers */
+
+/* Groups of several payers are one by now, their parent: have one of them go. */
+static bool repl_replace_payer(struct pgtable_repl *repl,
+			       struct obj_cgroup *objcg)
+{
+	struct mem_cgroup *memcg[REPL_PAYERS];
+	struct obj_cgroup *gone = NULL;
+	unsigned long flags;
+	int i, j;
+
+	/* Of a probe in here that reads user space, a fault may want a copy. */
+	spin_lock_irqsave(&repl_payers_lock, flags);
+	for (i = 0; i < REPL_PAYERS && !gone; i++) {
+		memcg[i] = obj_cgroup_memcg(READ_ONCE(repl->payers[i]));
+		for (j = 0; j < i && !gone; j++) {
+			if (memcg[i] != memcg[j])
+				continue;
+			obj_cgroup_get(objcg);
+			gone = xchg(&repl->payers[i], objcg);
+		}
+	}
+	spin_unlock_irqrestore(&repl_payers_lock, flags);
+	if (gone)
+		obj_cgroup_put(gone);
+	return gone;
+}
+
 /*
  * Note who pays for a copy.  By the objcg, which becomes the parent's with the
- * charges when the group goes, and does not keep the group until then.
+ * charges when the group goes, and does not keep the group until then.  Those of
+ * one group stay together.  Under RCU.
  */
 static void repl_add_payer(struct pgtable_repl *repl, struct obj_cgroup *objcg)
 {
+	struct mem_cgroup *memcg = obj_cgroup_memcg(objcg);
 	struct obj_cgroup *payer;
 	int i;
 
@@ -534,10 +564,11 @@ static void repl_add_payer(struct pgtable_repl *repl, struct obj_cgroup *objcg)
 				return;
 			obj_cgroup_put(objcg);
 		}
-		if (payer == objcg)
+		if (payer == objcg || obj_cgroup_memcg(payer) == memcg)
 			return;
 	}
-	WRITE_ONCE(repl->many_payers, true);
+	if (!READ_ONCE(repl->many_payers) && !repl_replace_payer(repl, objcg))
+		WRITE_ONCE(repl->many_payers, true);
 }
 
 /**

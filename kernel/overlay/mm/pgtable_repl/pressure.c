@@ -67,6 +67,8 @@ struct repl_batch {
 
 /* So many are freed at the latest; and a cgroup gets no more at a time. */
 #define REPL_BATCH_MAX		512
+/* So many may go that others have paid for, before its turn ends. */
+#define REPL_TURN_MAX		(8 * REPL_BATCH_MAX)
 
 static void repl_batch_init(struct repl_batch *batch)
 {
@@ -160,6 +162,7 @@ static bool repl_squeezed(struct pgtable_repl *repl, void *unused)
  * @nid: the node that is short of it; or NUMA_NO_NODE
  * @memcg: or the memory cgroup
  * @wanted: pages; of a node, a tree of more is not paid for
+ * @most: pages that go at most, whoever has paid for them; 0: no matter
  * @batch: pages that are still to be freed
  * @busy: also those whose lock others had a moment ago
  * @min: trees of less are left for later, so that the largest go first
@@ -169,6 +172,7 @@ struct repl_pass {
 	int nid;
 	struct mem_cgroup *memcg;
 	long wanted;
+	unsigned long most;
 	struct repl_batch batch;
 	bool busy;
 	long min, next;
@@ -210,7 +214,7 @@ static bool repl_pass_look(struct pgtable_repl *repl, void *arg)
 
 static bool repl_pass_over(struct repl_pass *pass)
 {
-	if (pass->wanted <= 0)
+	if (pass->wanted <= 0 || (pass->most && pass->batch.all >= pass->most))
 		return true;
 	if (pass->nid == NUMA_NO_NODE)
 		return false;
@@ -325,7 +329,7 @@ static bool repl_drop_nodes(struct repl_wait *wait)
 /* One memory cgroup, the one that has waited for longest. */
 static bool repl_drop_memcg(struct repl_wait *wait)
 {
-	struct repl_pass pass = { .nid = NUMA_NO_NODE };
+	struct repl_pass pass = { .nid = NUMA_NO_NODE, .most = REPL_TURN_MAX };
 	bool dropped;
 
 	if (!pgtable_repl_memcg_wants(&pass.memcg, &pass.wanted))

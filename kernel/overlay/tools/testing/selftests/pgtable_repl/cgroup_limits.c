@@ -424,6 +424,67 @@ TEST_F(cgroup, limit_reaches_the_moved)
 	EXPECT_EQ(0, repl_check(bystander));
 }
 
+/* Through more groups than are noted, each of them removed: GROUP pays by then. */
+static void have_been_elsewhere(int hold[2])
+{
+	struct repl_mask all = repl_mask_all();
+	char byte, *mem;
+	int i, tries;
+
+	close(hold[1]);
+	if (repl_set_off() || repl_pin(repl_topo.cpu[0]))
+		_exit(1);
+	mem = repl_mmap_aligned(2 * MANY * PMD_SIZE, PMD_SIZE, RW,
+				ANON | MAP_NORESERVE, -1);
+	if (mem == MAP_FAILED || madvise(mem, 2 * MANY * PMD_SIZE, MADV_NOHUGEPAGE) ||
+	    repl_set_mask(&all))
+		_exit(2);
+	for (i = 0; i < 2 * MANY; i++) {
+		bool moves = i % (MANY / 4) == 0;
+
+		if (moves && (mkdir(INNER, 0755) || move(INNER, getpid())))
+			_exit(3);
+		repl_load(mem + i * PMD_SIZE);
+		if (!moves)
+			continue;
+		if (move(ROOT, getpid()))
+			_exit(4);
+		for (tries = 0; tries < 1000 && rmdir(INNER); tries++)
+			pause_ms(10);
+		/* What was charged there becomes its parent's a moment later. */
+		pause_ms(200);
+	}
+	_exit(read(hold[0], &byte, 1) ? 5 : 0);
+}
+
+/* However many groups a process has been in, it does not pay for strangers. */
+TEST_F(cgroup, limit_leaves_wanderers_alone)
+{
+	struct repl_status before, after;
+	pid_t pid, other;
+
+	ASSERT_EQ(0, put(GROUP, "cgroup.subtree_control", "+memory"));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid)
+		have_been_elsewhere(self->hold);
+	wait_until_it_lives(pid);
+	ASSERT_TRUE(copies_reach(pid, true, 2 * MANY));
+	ASSERT_EQ(0, mkdir(OTHER, 0755));
+	other = fork();
+	ASSERT_LE(0, other);
+	if (!other)
+		have_copies(self->hold, OTHER, TABLES);
+	wait_until_it_lives(other);
+	ASSERT_TRUE(copies_reach(other, true, TABLES));
+	ASSERT_EQ(0, repl_status(pid, &before));
+	EXPECT_EQ(0, put(OTHER, "memory.pgtable_repl.max", "0"));
+	EXPECT_EQ(0, get_long(OTHER, ".current"));
+	ASSERT_EQ(0, repl_status(pid, &after));
+	EXPECT_EQ(before.total_pages, after.total_pages);
+	EXPECT_EQ(0, repl_check(pid));
+}
+
 /* In the group: has copies, and a child in @other that lives as long. */
 static void have_a_child_elsewhere(int hold[2], int other)
 {
