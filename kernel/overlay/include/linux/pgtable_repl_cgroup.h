@@ -18,6 +18,7 @@ void pgtable_repl_css_offline(struct cgroup_subsys_state *css);
 void pgtable_repl_css_free(struct cgroup_subsys_state *css);
 void pgtable_repl_css_fork(struct task_struct *child);
 void pgtable_repl_css_attach(struct cgroup_taskset *tset);
+void pgtable_repl_new_owner(struct mm_struct *mm);
 void pgtable_repl_exec_done(void);
 
 /*
@@ -38,6 +39,7 @@ static inline void pgtable_repl_css_offline(struct cgroup_subsys_state *css) { }
 static inline void pgtable_repl_css_free(struct cgroup_subsys_state *css) { }
 static inline void pgtable_repl_css_fork(struct task_struct *child) { }
 static inline void pgtable_repl_css_attach(struct cgroup_taskset *tset) { }
+static inline void pgtable_repl_new_owner(struct mm_struct *mm) { }
 static inline void pgtable_repl_exec_done(void) { }
 static inline void pgtable_repl_exec_failed(struct mm_struct *mm) { }
 #endif

@@ -11,7 +11,9 @@
  *   child that it misses is not linked to its group yet, and is looked at when
  *   it is, in the ->fork() callback; css_set_lock orders the two.  An address
  *   space that exec is about to install is looked at once it is;
- * - a process that is moved is looked at by the ->attach() callback.
+ * - a process that is moved is looked at by the ->attach() callback;
+ * - an address space that is shared by processes goes by its owner's group, and is
+ *   looked at when it gets another owner.
  *
  * The callbacks run under locks that hold up every fork of the machine, so they
  * only note the group; a work item does the rest.  It also comes back to those
@@ -350,6 +352,18 @@ static void repl_write_end(struct kernfs_open_file *of,
 	css_put(&memcg->css);
 }
 
+/* The processes of a task's group may have come under a policy. */
+static void repl_task_behind(struct task_struct *task)
+{
+	struct repl_group *group;
+
+	rcu_read_lock();
+	group = repl_group(mem_cgroup_from_task(task));
+	if (group)
+		repl_group_behind(group);
+	rcu_read_unlock();
+}
+
 /**
  * pgtable_repl_css_fork() - a new task has been linked to its group
  * @child: the task, which does not run yet
@@ -362,7 +376,6 @@ void pgtable_repl_css_fork(struct task_struct *child)
 {
 	struct mm_struct *mm = child->mm;
 	struct pgtable_repl *repl;
-	struct repl_group *group;
 
 	if (!mm || mm == current->mm)
 		return;
@@ -380,11 +393,17 @@ void pgtable_repl_css_fork(struct task_struct *child)
 	     READ_ONCE(sysctl_pgtable_repl_mode) < PGTABLE_REPL_SYS_ALL) ||
 	    pgtable_repl_follows(mm))
 		return;
-	rcu_read_lock();
-	group = repl_group(mem_cgroup_from_task(child));
-	if (group)
-		repl_group_behind(group);
-	rcu_read_unlock();
+	repl_task_behind(child);
+}
+
+/**
+ * pgtable_repl_new_owner() - a task has become the owner of an address space
+ * @mm: the address space; the caller holds the task's alloc_lock
+ */
+void pgtable_repl_new_owner(struct mm_struct *mm)
+{
+	if (READ_ONCE(repl_group_policies) && !pgtable_repl_follows(mm))
+		repl_task_behind(rcu_access_pointer(mm->owner));
 }
 
 /**

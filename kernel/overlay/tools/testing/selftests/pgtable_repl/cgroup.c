@@ -161,6 +161,42 @@ TEST_F(cgroup, moved_without_its_leader)
 	EXPECT_TRUE(has(second->tid, "off", "cgroup"));
 }
 
+/* Shares the address space of who has made it, and outlives that one. */
+static int outlives_the_owner(void *arg)
+{
+	char byte;
+
+	_exit(read(*(int *)arg, &byte, 1) ? 1 : 0);
+}
+
+/* The group of an address space's owner counts, also when that is another one. */
+TEST_F(cgroup, new_owner)
+{
+	static char stack[1 << 16] __attribute__((aligned(16)));
+	pid_t pid, heir;
+
+	ASSERT_EQ(0, mkdir(OTHER, 0755));
+	ASSERT_EQ(0, set_policy(GROUP, "eager"));
+	ASSERT_EQ(0, set_policy(OTHER, "off"));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		close(self->hold[1]);
+		repl_proc_write(getpid(), "default");
+		if (move(GROUP, getpid()) || !gets(getpid(), "eager", "cgroup"))
+			_exit(1);
+		heir = clone(outlives_the_owner, stack + sizeof(stack),
+			     CLONE_VM | SIGCHLD, self->hold);
+		if (heir < 0 || move(OTHER, heir))
+			_exit(2);
+		_exit(has(heir, "eager", "cgroup") ? 0 : 3);
+	}
+	EXPECT_EQ(0, repl_wait(pid));
+	heir = repl_read_long(OTHER "/cgroup.procs");
+	ASSERT_LT(0, heir);
+	EXPECT_TRUE(gets(heir, "off", "cgroup"));
+}
+
 /* Born in a group that is not its parent's. */
 TEST_F(cgroup, cloned_into_the_group)
 {
