@@ -962,6 +962,9 @@ static ssize_t repl_max_write(struct kernfs_open_file *of, char *buf,
 	err = page_counter_memparse(strstrip(buf), "max", &max);
 	if (err)
 		return err;
+	/* Copies are charged to nobody, so there is nothing to compare. */
+	if (max != PAGE_COUNTER_MAX && !memcg_kmem_online())
+		return -EOPNOTSUPP;
 	WRITE_ONCE(repl_group_limits, true);
 	/* Before ->over is written, also by others: see repl_enforce_max(). */
 	xchg(&group->max, max);

@@ -103,6 +103,20 @@ TEST_F(cgroup, limit)
 	EXPECT_EQ(0, repl_check(pid));
 }
 
+/* Who does not have kernel memory charged cannot limit it. */
+TEST_F(cgroup, limit_without_charges)
+{
+	char text[4096];
+
+	if (repl_read_file("/proc/cmdline", text, sizeof(text)) ||
+	    !strstr(text, "nokmem"))
+		SKIP(return, "needs the kernel parameter cgroup.memory=nokmem");
+	EXPECT_ERRNO(EOPNOTSUPP, put(GROUP, "memory.pgtable_repl.max", "0"));
+	EXPECT_ERRNO(EOPNOTSUPP, put(GROUP, "memory.pgtable_repl.max", "1G"));
+	EXPECT_STREQ("max", get(GROUP, ".max"));
+	EXPECT_EQ(0, put(GROUP, "memory.pgtable_repl.max", "max"));
+}
+
 static long refused(void)
 {
 	const char *text = get(GROUP, ".stat");
