@@ -17,6 +17,7 @@
 #include <linux/numa.h>
 
 struct seq_file;
+struct task_struct;
 
 /* Who asked for the replication of a process. */
 enum pgtable_repl_source {
@@ -87,6 +88,8 @@ void pgtable_repl_get(struct mm_struct *mm, struct pgtable_repl_policy *policy);
 int pgtable_repl_fork(struct mm_struct *mm, struct mm_struct *oldmm);
 int pgtable_repl_exec(struct mm_struct *mm);
 void pgtable_repl_exec_secure(void);
+void pgtable_repl_forked(struct task_struct *child);
+void pgtable_repl_exec_done(void);
 unsigned long pgtable_repl_oom_pages(struct mm_struct *mm);
 int pgtable_repl_prctl_set(unsigned long mode, unsigned long mask,
 			   unsigned long bits, unsigned long flags);
@@ -130,6 +133,8 @@ static inline int pgtable_repl_fork(struct mm_struct *mm,
 }
 static inline int pgtable_repl_exec(struct mm_struct *mm) { return 0; }
 static inline void pgtable_repl_exec_secure(void) { }
+static inline void pgtable_repl_forked(struct task_struct *child) { }
+static inline void pgtable_repl_exec_done(void) { }
 static inline unsigned long pgtable_repl_oom_pages(struct mm_struct *mm)
 {
 	return 0;

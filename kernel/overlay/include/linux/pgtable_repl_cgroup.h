@@ -16,10 +16,8 @@ int pgtable_repl_css_online(struct cgroup_subsys_state *css);
 void pgtable_repl_css_reset(struct cgroup_subsys_state *css);
 void pgtable_repl_css_offline(struct cgroup_subsys_state *css);
 void pgtable_repl_css_free(struct cgroup_subsys_state *css);
-void pgtable_repl_css_fork(struct task_struct *child);
 void pgtable_repl_css_attach(struct cgroup_taskset *tset);
 void pgtable_repl_new_owner(struct mm_struct *mm);
-void pgtable_repl_exec_done(void);
 
 /*
  * exec gives up an address space.  Workers may hold it for a moment longer than
@@ -37,10 +35,8 @@ static inline int pgtable_repl_css_online(struct cgroup_subsys_state *css)
 static inline void pgtable_repl_css_reset(struct cgroup_subsys_state *css) { }
 static inline void pgtable_repl_css_offline(struct cgroup_subsys_state *css) { }
 static inline void pgtable_repl_css_free(struct cgroup_subsys_state *css) { }
-static inline void pgtable_repl_css_fork(struct task_struct *child) { }
 static inline void pgtable_repl_css_attach(struct cgroup_taskset *tset) { }
 static inline void pgtable_repl_new_owner(struct mm_struct *mm) { }
-static inline void pgtable_repl_exec_done(void) { }
 static inline void pgtable_repl_exec_failed(struct mm_struct *mm) { }
 #endif
 

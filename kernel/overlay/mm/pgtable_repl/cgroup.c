@@ -9,13 +9,13 @@
  * - fork and exec start with the policy of the current task's group;
  * - a write to a group's file goes through the processes of the subtree.  A
  *   child that it misses is not linked to its group yet, and is looked at when
- *   it is, in the ->fork() callback; css_set_lock orders the two.  An address
+ *   it is (pgtable_repl_forked()); css_set_lock orders the two.  An address
  *   space that exec is about to install is looked at once it is;
  * - a process that is moved is looked at by the ->attach() callback;
  * - an address space that is shared by processes goes by its owner's group, and is
  *   looked at when it gets another owner.
  *
- * The callbacks run under locks that hold up every fork of the machine, so they
+ * Fork and the callback hold up, or run under locks that hold up, every fork, so they
  * only note the group; a work item does the rest.  It also comes back to those
  * that were busy when a file was written to (struct repl_wait).
  *
@@ -352,8 +352,11 @@ static void repl_write_end(struct kernfs_open_file *of,
 	css_put(&memcg->css);
 }
 
-/* The processes of a task's group may have come under a policy. */
-static void repl_task_behind(struct task_struct *task)
+/**
+ * pgtable_repl_task_behind() - a task may have come under a policy
+ * @task: the task; a worker looks at all of its group
+ */
+void pgtable_repl_task_behind(struct task_struct *task)
 {
 	struct repl_group *group;
 
@@ -365,35 +368,11 @@ static void repl_task_behind(struct task_struct *task)
 }
 
 /**
- * pgtable_repl_css_fork() - a new task has been linked to its group
- * @child: the task, which does not run yet
- *
- * Its address space started with the policy of its parent's group as it was
- * then.  The group may be another one (CLONE_INTO_CGROUP), or ask for something
- * else meanwhile.
+ * pgtable_repl_groups_ask() - whether any group may have a policy
  */
-void pgtable_repl_css_fork(struct task_struct *child)
+bool pgtable_repl_groups_ask(void)
 {
-	struct mm_struct *mm = child->mm;
-	struct pgtable_repl *repl;
-
-	if (!mm || mm == current->mm)
-		return;
-	repl = mm_pgtable_repl(mm);
-	if (repl) {
-		pgtable_repl_memcg_forked(mm);
-		/* From here on fork does not fail: see pgtable_repl_dying(). */
-		smp_store_release(&repl->forking, false);
-	}
-	/*
-	 * Without a policy of its group it may have missed one of the system,
-	 * before it could be found.
-	 */
-	if ((!READ_ONCE(repl_group_policies) &&
-	     READ_ONCE(sysctl_pgtable_repl_mode) < PGTABLE_REPL_SYS_ALL) ||
-	    pgtable_repl_follows(mm))
-		return;
-	repl_task_behind(child);
+	return READ_ONCE(repl_group_policies);
 }
 
 /**
@@ -402,8 +381,8 @@ void pgtable_repl_css_fork(struct task_struct *child)
  */
 void pgtable_repl_new_owner(struct mm_struct *mm)
 {
-	if (READ_ONCE(repl_group_policies) && !pgtable_repl_follows(mm))
-		repl_task_behind(rcu_access_pointer(mm->owner));
+	if (pgtable_repl_groups_ask() && !pgtable_repl_follows(mm))
+		pgtable_repl_task_behind(rcu_access_pointer(mm->owner));
 }
 
 /**
@@ -429,18 +408,6 @@ void pgtable_repl_css_attach(struct cgroup_taskset *tset)
 			repl_group_behind(group);
 	}
 	rcu_read_unlock();
-}
-
-/**
- * pgtable_repl_exec_done() - exec has installed the new address space
- *
- * It started with the policy of the group as it was then.
- */
-void pgtable_repl_exec_done(void)
-{
-	if (READ_ONCE(repl_group_policies) ||
-	    READ_ONCE(sysctl_pgtable_repl_mode) >= PGTABLE_REPL_SYS_ALL)
-		pgtable_repl_follow(current->mm, NULL);
 }
 
 /* Have reclaim of a group ask for its copies, on whatever node; under RCU. */

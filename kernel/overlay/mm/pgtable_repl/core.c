@@ -672,3 +672,49 @@ void pgtable_repl_exec_secure(void)
 	policy.source = PGTABLE_REPL_NONE;
 	pgtable_repl_set(current->mm, &policy);
 }
+
+/*
+ * Whether what an address space is to have may have changed while it could not be
+ * found.  Without a policy of its group that may be one of the system.
+ */
+static bool repl_may_be_behind(void)
+{
+	return pgtable_repl_groups_ask() ||
+	       READ_ONCE(sysctl_pgtable_repl_mode) >= PGTABLE_REPL_SYS_ALL;
+}
+
+/**
+ * pgtable_repl_forked() - fork is done, and the child linked to its group
+ * @child: the child, which does not run yet
+ *
+ * Its address space started with the policy of its parent's group as it was
+ * then.  The group may be another one (CLONE_INTO_CGROUP), or ask for something
+ * else meanwhile.  All forks go through here: a worker does what takes long.
+ */
+void pgtable_repl_forked(struct task_struct *child)
+{
+	struct mm_struct *mm = child->mm;
+	struct pgtable_repl *repl;
+
+	if (!mm || mm == current->mm)
+		return;
+	repl = mm_pgtable_repl(mm);
+	if (repl) {
+		pgtable_repl_memcg_forked(mm);
+		/* From here on fork does not fail: see pgtable_repl_dying(). */
+		smp_store_release(&repl->forking, false);
+	}
+	if (repl_may_be_behind() && !pgtable_repl_follows(mm))
+		pgtable_repl_task_behind(child);
+}
+
+/**
+ * pgtable_repl_exec_done() - exec has installed the new address space
+ *
+ * It started with the policy of the group as it was then.
+ */
+void pgtable_repl_exec_done(void)
+{
+	if (repl_may_be_behind())
+		pgtable_repl_follow(current->mm, NULL);
+}

@@ -259,8 +259,12 @@ void pgtable_repl_drop_now(long timeout);
 /* Copies leave one in so many pages of a memory cgroup's limit alone. */
 #define REPL_MEMCG_SHARE	16
 
+void pgtable_repl_mode_behind(void);				/* sysctl.c */
+
 /* cgroup.c */
 #ifdef CONFIG_MEMCG
+bool pgtable_repl_groups_ask(void);
+void pgtable_repl_task_behind(struct task_struct *task);
 bool pgtable_repl_group_policy(struct mm_struct *mm,
 			       struct pgtable_repl_policy *policy);
 void pgtable_repl_memcg_policy(struct mem_cgroup *memcg,
@@ -284,6 +288,16 @@ bool pgtable_repl_memcg_wants(struct mem_cgroup **memcg, long *pages);
 void pgtable_repl_memcg_served(struct mem_cgroup *memcg);
 extern int pgtable_repl_shrinker_id;				/* pressure.c */
 #else
+static inline bool pgtable_repl_groups_ask(void)
+{
+	return false;
+}
+
+static inline void pgtable_repl_task_behind(struct task_struct *task)
+{
+	pgtable_repl_mode_behind();
+}
+
 static inline bool pgtable_repl_memcg_wants(struct mem_cgroup **memcg,
 					    long *pages)
 {

@@ -162,7 +162,7 @@ bool pgtable_repl_dying(struct mm_struct *mm)
 	struct pgtable_repl *repl = mm_pgtable_repl(mm);
 	struct task_struct *owner;
 
-	/* Pairs with smp_store_release() in pgtable_repl_css_fork(). */
+	/* Pairs with smp_store_release() in pgtable_repl_forked(). */
 	if (repl && smp_load_acquire(&repl->forking))
 		return false;
 	rcu_read_lock();

@@ -190,6 +190,16 @@ static void repl_mode_catch_up(struct kthread_work *work)
 	pgtable_repl_insist_work(&repl_mode_work, delay, false);
 }
 
+/**
+ * pgtable_repl_mode_behind() - a process may have missed the mode
+ *
+ * Context: any.
+ */
+void pgtable_repl_mode_behind(void)
+{
+	pgtable_repl_insist_work(&repl_mode_work, 0, true);
+}
+
 /* The gates are open while new processes may need them to be. */
 static void repl_mode_keys(int mode, void (*get_or_put)(bool lazy))
 {
