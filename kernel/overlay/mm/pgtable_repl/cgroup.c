@@ -381,6 +381,8 @@ bool pgtable_repl_groups_ask(void)
  */
 void pgtable_repl_new_owner(struct mm_struct *mm)
 {
+	/* Who changes a policy looks for owners next: one of the two sees the other. */
+	smp_mb();
 	if (pgtable_repl_groups_ask() && !pgtable_repl_follows(mm))
 		pgtable_repl_task_behind(rcu_access_pointer(mm->owner));
 }

@@ -99,23 +99,34 @@ void pgtable_repl_destroy(struct mm_struct *mm)
  * mm_has_pgtable_repl() keeps it out.  What it had is faulted in again.
  *
  * Page faults hold a lock of hugetlb's for as long as they clear a page.  Who
- * changes something for others does not wait for them: -EAGAIN, with @wait busy.
+ * changes something for others does not wait for one that takes long: -EAGAIN,
+ * with @wait busy.
  */
+#define REPL_UNSHARE_TRIES	8	/* of a jiffy */
+
 static int repl_unshare(struct mm_struct *mm, struct repl_wait *wait)
 {
 	VMA_ITERATOR(vmi, mm, 0);
 	struct vm_area_struct *vma;
+	int tries;
 
 	for_each_vma(vmi, vma) {
 		/* Others share no tables. */
 		if (!is_vm_hugetlb_page(vma) || !(vma->vm_flags & VM_MAYSHARE) ||
-		    huge_page_size(hstate_vma(vma)) != PMD_SIZE)
+		    huge_page_size(hstate_vma(vma)) != PMD_SIZE ||
+		    ALIGN(vma->vm_start, PUD_SIZE) >=
+		    ALIGN_DOWN(vma->vm_end, PUD_SIZE))
 			continue;
 		if (!wait) {
 			hugetlb_unshare_all_pmds(vma);
-		} else if (!hugetlb_try_unshare_all_pmds(vma)) {
-			wait->busy = true;
-			return -EAGAIN;
+			continue;
+		}
+		for (tries = 0; !hugetlb_try_unshare_all_pmds(vma); tries++) {
+			if (tries == REPL_UNSHARE_TRIES || signal_pending(current)) {
+				wait->busy = true;
+				return -EAGAIN;
+			}
+			schedule_timeout_interruptible(1);
 		}
 	}
 	return 0;

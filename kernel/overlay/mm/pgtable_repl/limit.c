@@ -176,7 +176,10 @@ bool pgtable_repl_process_charge(struct pgtable_repl *repl, unsigned long pages)
 	unsigned long max = READ_ONCE(sysctl_pgtable_repl_process_max);
 	unsigned long held = atomic_long_add_return(pages, &repl->held);
 
-	/* In this order one that becomes a copy now is counted, if twice. */
+	/*
+	 * In this order one that becomes a copy now is counted, if twice: the last
+	 * page of what is allowed may be refused for that.
+	 */
 	if (!max || held + pgtable_repl_pages(repl) <= max)
 		return true;
 	pgtable_repl_process_uncharge(repl, pages);

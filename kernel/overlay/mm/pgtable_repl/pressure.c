@@ -285,6 +285,7 @@ void pgtable_repl_give_back(struct mem_cgroup *memcg, long pages,
 		.nid = NUMA_NO_NODE,
 		.memcg = memcg,
 		.wanted = pages,
+		.most = pages + REPL_TURN_MAX,
 		.busy = true,
 	};
 

@@ -83,9 +83,10 @@ void pgtable_repl_withdraw(struct mm_struct *mm)
 	mutex_unlock(&repl->root_mutex);
 	if (domain == pgtable_repl_max_domains())
 		return;
-	pgtable_repl_get(mm, &policy);
 	repl_domains_all(&domains);
 	arch_pgtable_repl_withdraw(mm, &domains);
+	/* Who has published before that has set the policy before. */
+	pgtable_repl_get(mm, &policy);
 	/* Afterwards: the mode may be another one by now, and somebody look already. */
 	for_each_node_mask(nid, policy.nodes)
 		pgtable_repl_lacks(repl, nid);
@@ -97,9 +98,14 @@ static void repl_make_trees(struct mm_struct *mm, const nodemask_t *nodes,
 					 const nodemask_t *domains))
 {
 	nodemask_t domains;
+	int nid;
 
-	if (!repl_domains_tryget())
+	if (!repl_domains_tryget()) {
+		/* If they do not change after all, it is repaired. */
+		for_each_node_mask(nid, *nodes)
+			pgtable_repl_lacks(mm->pgtable_repl, nid);
 		return;
+	}
 	pgtable_repl_settle(mm);
 	WRITE_ONCE(mm->pgtable_repl->map, pgtable_repl_map);
 	/* Before @filtered; pairs with repl_sharers_begin(). */
@@ -246,8 +252,12 @@ static int repl_change(struct repl_domain_map *new)
 		return err;
 
 	err = repl_domains_freeze();
-	if (!err)
-		err = repl_change_frozen(new);
+	if (err) {
+		/* Killed, with all trees as they were. */
+		repl_domains_thaw();
+		return err;
+	}
+	err = repl_change_frozen(new);
 	repl_domains_thaw();
 	repl_rebuild();
 	return err;

@@ -168,7 +168,7 @@ static void repl_mode_apply(struct repl_wait *wait)
 /* Those that were busy. */
 static void repl_mode_catch_up(struct kthread_work *work);
 static DEFINE_KTHREAD_DELAYED_WORK(repl_mode_work, repl_mode_catch_up);
-static unsigned long repl_mode_delay;
+static unsigned long repl_mode_delay = REPL_BUSY_DELAY;
 
 /*
  * Not under the lock: this may take long, and each is brought to the mode of the

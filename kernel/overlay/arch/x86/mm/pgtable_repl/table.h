@@ -334,10 +334,12 @@ static inline bool repl_wants_copy(struct ptdesc *table, enum pg_level level,
 static inline bool repl_lacks_copy(pteval_t *entry, enum pg_level level,
 				   unsigned int domain)
 {
-	pteval_t val = READ_ONCE(*entry);
 	bool lacks = false;
+	pteval_t val;
 
+	/* Before the look: what it finds is not freed until the end. */
 	rcu_read_lock();
+	val = READ_ONCE(*entry);
 	if (repl_is_table(val))
 		lacks = repl_wants_copy(repl_child(val), level - 1, domain) &&
 			!repl_find(repl_child(val), domain);
