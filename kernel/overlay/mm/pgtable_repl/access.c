@@ -66,8 +66,9 @@ VISIBLE_IF_KUNIT struct page **repl_last_take(void)
 /* Let go of @page, and of the room for it. */
 VISIBLE_IF_KUNIT void repl_last_put(struct page **room, struct page *page)
 {
-	if (!page || (!is_zone_device_page(page) &&
-		      folio_ref_add_unless(page_folio(page), -1, 1))) {
+	/* Of a device's page, who waits for the last but one is woken. */
+	if (!page || folio_ref_add_unless(page_folio(page), -1,
+					  is_zone_device_page(page) ? 2 : 1)) {
 		WRITE_ONCE(*room, NULL);
 		return;
 	}
