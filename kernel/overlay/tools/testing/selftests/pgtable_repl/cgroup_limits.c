@@ -117,7 +117,7 @@ TEST_F(cgroup, limit_without_charges)
 	EXPECT_EQ(0, put(GROUP, "memory.pgtable_repl.max", "max"));
 }
 
-static long refused(void)
+static long refusals(void)
 {
 	const char *text = get(GROUP, ".stat");
 
@@ -141,17 +141,17 @@ TEST_F(cgroup, refused)
 
 	/* Not even a root: nothing below is wanted. */
 	ASSERT_EQ(0, put(GROUP, "memory.pgtable_repl.max", "0"));
-	before = refused();
+	before = refusals();
 	ASSERT_LE(0, before);
 	ASSERT_EQ(0, set_policy(GROUP, "eager"));
-	EXPECT_EQ(repl_topo.nr, refused() - before);
+	EXPECT_EQ(repl_topo.nr, refusals() - before);
 
 	/* All but one. */
-	before = refused();
+	before = refusals();
 	snprintf(text, sizeof(text), "%ld", (full - 1) * PAGE);
 	ASSERT_EQ(0, put(GROUP, "memory.pgtable_repl.max", text));
 	EXPECT_EQ((full - 1) * (long)PAGE, get_long(GROUP, ".current"));
-	EXPECT_EQ(1, refused() - before);
+	EXPECT_EQ(1, refusals() - before);
 	EXPECT_EQ(0, repl_check(pid));
 }
 

@@ -593,7 +593,7 @@ TEST_F(cgroup, domains_write_ends)
 	EXPECT_EQ(0, write_domains(before));
 }
 
-#define TABLES		8192
+#define TABLES		16384
 
 /* Asks for copies of many tables, again and again, with little CPU time. */
 static int build_slowly(const char *unused)
@@ -606,7 +606,7 @@ static int build_slowly(const char *unused)
 		return 1;
 	for (i = 0; i < TABLES; i++)
 		repl_load(mem + i * PMD_SIZE);
-	if (repl_set_off() || put(GROUP, "cpu.max", "1000 1000000") ||
+	if (repl_set_off() || put(GROUP, "cpu.max", "5000 1000000") ||
 	    move(GROUP, getpid()))
 		return 1;
 	for (;;)
