@@ -430,6 +430,7 @@ bool repl_domains_changing(void)
 int repl_domains_freeze(void)
 {
 	WRITE_ONCE(repl_domains_frozen, true);
+	/* Pairs with repl_domains_tryget(). */
 	smp_mb();
 	return wait_var_event_killable(&repl_domains_users,
 				       !atomic_read(&repl_domains_users));

@@ -146,11 +146,10 @@ static void repl_refill(struct work_struct *work)
 	static unsigned long delay = REPL_SHORT_MIN;
 
 	mutex_lock(&repl_reserve_mutex);
-	if (repl_reserve_resize_all(repl_reserve_target, true)) {
+	if (repl_reserve_resize_all(repl_reserve_target, true))
 		delay = REPL_SHORT_MIN;
-	} else if (schedule_delayed_work(&repl_short_work, delay)) {
+	else if (schedule_delayed_work(&repl_short_work, delay))
 		delay = min(2 * delay, REPL_SHORT_MAX);
-	}
 	mutex_unlock(&repl_reserve_mutex);
 }
 
