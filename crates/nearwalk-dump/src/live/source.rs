@@ -61,6 +61,7 @@ impl Source {
     ///
     /// # Errors
     /// When there is no such process or it has no user address space.
+    #[cfg_attr(not(feature = "bpf"), allow(unused_variables))]
     pub fn snapshot(&mut self, pid: i32, fast: bool) -> Result<Box<dyn Read + '_>, LiveError> {
         match self {
             Source::Module(live) => Ok(Box::new(live.snapshot(pid)?)),
