@@ -154,6 +154,8 @@ stage_lab() {
 	NEARWALK_TEST_KERNEL=ours cargo test -p nearwalk-advise --features vm-tests --locked \
 		--test vm || status=$?
 	cargo test -p nearwalk --features vm-tests --locked --test vm || status=$?
+	NEARWALK_TEST_KERNEL=ours cargo test -p nearwalk-top --features vm-tests --locked \
+		--test vm || status=$?
 	cargo_counts "$logs/lab.log"
 	return $status
 }

@@ -12,7 +12,9 @@ use crate::draw::{self, Lines};
 use crate::frame::{Frame, Key};
 use crate::view::View;
 
-const KEYS: &str = "q quit  s sort  / filter  → open  ← close  Enter advice  p pause";
+const KEYS: &str = "q quit  s sort  / filter  → open  ← close  ↵ advice  p pause";
+
+const KEYS_OF_OURS: &str = "  set e eager l lazy o off d default, u undo";
 
 /// What has to be done that is not on the screen.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,6 +27,45 @@ pub enum Reaction {
     Suspend,
     /// Find out what there is to do about someone.
     Advise(Key),
+    /// Change what holds for someone.
+    Set(Key, Change),
+    /// Bring back what was before the last change.
+    Undo,
+}
+
+/// What can be set for someone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Copies on all nodes.
+    Eager,
+    /// Copies of what each node uses.
+    Lazy,
+    /// No copies.
+    Off,
+    /// What holds for the group above, or the system.
+    Default,
+}
+
+impl Change {
+    fn of(letter: char) -> Option<Self> {
+        Some(match letter {
+            'e' => Self::Eager,
+            'l' => Self::Lazy,
+            'o' => Self::Off,
+            'd' => Self::Default,
+            _ => return None,
+        })
+    }
+
+    /// As the kernel reads it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Eager => "eager all",
+            Self::Lazy => "lazy all",
+            Self::Off => "off",
+            Self::Default => "default",
+        }
+    }
 }
 
 /// What the keys go to.
@@ -33,6 +74,8 @@ enum Focus {
     #[default]
     Rows,
     Filter,
+    /// A question, which `y` says yes to.
+    Ask(Key, Change),
     /// A text over the rows.
     Text {
         title: String,
@@ -50,6 +93,8 @@ pub struct App {
     paused: Option<Option<Frame>>,
     ended: bool,
     focus: Focus,
+    /// What came of a key, in the last line until the next one.
+    message: Option<String>,
     /// Who is selected, wherever it is in the next frame.
     selected: Option<Key>,
     table: TableState,
@@ -78,6 +123,11 @@ impl App {
         };
     }
 
+    /// Says in the last line what came of a key.
+    pub fn say(&mut self, message: String) {
+        self.message = Some(message);
+    }
+
     /// The row that is selected.
     pub fn subject(&self) -> Option<&Subject> {
         let rows = self.view.rows(self.frame.as_ref()?);
@@ -87,6 +137,7 @@ impl App {
 
     /// A key was pressed.
     pub fn press(&mut self, key: KeyEvent) -> Reaction {
+        self.message = None;
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return match key.code {
                 KeyCode::Char('c') => Reaction::Quit,
@@ -110,6 +161,14 @@ impl App {
                     _ => {}
                 }
                 Reaction::None
+            }
+            Focus::Ask(who, what) => {
+                let reaction = match key.code {
+                    KeyCode::Char('y') => Reaction::Set(who.clone(), *what),
+                    _ => Reaction::None,
+                };
+                self.focus = Focus::Rows;
+                reaction
             }
             Focus::Text { scroll, .. } => {
                 match key.code {
@@ -146,6 +205,12 @@ impl App {
                 }
             }
             KeyCode::Left => self.close(),
+            KeyCode::Char('u') => return Reaction::Undo,
+            KeyCode::Char(letter) => {
+                if let Some(change) = Change::of(letter) {
+                    self.ask(change);
+                }
+            }
             KeyCode::Enter => {
                 if let Some(key) = &self.selected {
                     return Reaction::Advise(key.clone());
@@ -161,6 +226,22 @@ impl App {
             None => self.paused = Some(None),
             Some(Some(later)) => self.frame = Some(later),
             Some(None) => {}
+        }
+    }
+
+    /// Asks whether the selected one is to be changed so.
+    fn ask(&mut self, change: Change) {
+        let ours = self
+            .frame
+            .as_ref()
+            .is_some_and(|frame| frame.copies.is_some());
+        match &self.selected {
+            _ if !ours => self.say("this kernel does not copy page tables; Nearwalk's does".into()),
+            None => self.say("select a row first".into()),
+            Some(Key { kind: Kind::Vm, .. }) => {
+                self.say("tables of virtual machines are not copied".into());
+            }
+            Some(key) => self.focus = Focus::Ask(key.clone(), change),
         }
     }
 
@@ -204,12 +285,24 @@ impl App {
         let key = self.selected.as_ref();
         let at = key.and_then(|key| rows.iter().position(|row| Key::of(row) == *key));
         self.table.select(at);
+        let keys = match &frame.copies {
+            Some(_) => format!("{KEYS}{KEYS_OF_OURS}"),
+            None => KEYS.to_owned(),
+        };
         let lines = Lines {
             status: self.status(frame),
-            footer: match self.focus {
+            footer: match &self.focus {
+                Focus::Ask(key, change) => {
+                    format!(
+                        "set {} for {}?  y yes, any other key no",
+                        change.text(),
+                        key.name
+                    )
+                }
+                _ if self.message.is_some() => self.message.clone().unwrap_or_default(),
                 Focus::Filter => format!("/{}_  Enter keeps it, Esc clears it", self.view.filter),
-                _ if self.view.filter.is_empty() => KEYS.to_owned(),
-                _ => format!("only `{}` (Esc: all)  {KEYS}", self.view.filter),
+                _ if self.view.filter.is_empty() => keys,
+                _ => format!("only `{}` (Esc: all)  {keys}", self.view.filter),
             },
         };
         draw::draw(frame, &self.view, &lines, &mut self.table, area, buffer);

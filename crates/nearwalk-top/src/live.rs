@@ -14,6 +14,7 @@ use nearwalk_advise::shown;
 use nearwalk_advise::subject::{self, LiveInstruments, Whom};
 use nearwalk_advise::survey::Kind;
 use nearwalk_host::{Error, Live, Recorder, Source};
+use nearwalk_repl::{Linux, Subject};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event as Input, KeyEventKind};
 use ratatui::crossterm::execute;
@@ -22,7 +23,7 @@ use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
-use crate::app::{App, Reaction};
+use crate::app::{App, Change, Reaction};
 use crate::frame::{Frame, Key};
 use crate::sample::Sampler;
 
@@ -38,6 +39,8 @@ enum Event {
     Input(Input),
     Signal(i32),
     Advice(String),
+    /// What came of a change, and what was before it.
+    Changed(String, Option<Before>),
 }
 
 /// Why there are no more frames.
@@ -146,6 +149,7 @@ pub fn run(from: From<'_>, interval: Duration) -> io::Result<End> {
         terminal: ratatui::try_init()?,
         events,
         recorded,
+        before: Vec::new(),
     };
     read_keys(&screen.events);
     let end = screen.run(&inbox);
@@ -240,6 +244,15 @@ struct Screen {
     terminal: DefaultTerminal,
     events: Sender<Event>,
     recorded: bool,
+    /// What was before each change, the last one last.
+    before: Vec<Before>,
+}
+
+/// What was set for someone.
+struct Before {
+    name: String,
+    subject: Subject,
+    text: String,
 }
 
 impl Screen {
@@ -266,6 +279,10 @@ impl Screen {
             Event::Signal(SIGCONT) => self.resume()?,
             Event::Signal(signal) => return Ok(Some(End::Signal(signal))),
             Event::Advice(text) => self.app.show("advice", text),
+            Event::Changed(said, before) => {
+                self.app.say(said);
+                self.before.extend(before);
+            }
             Event::Input(Input::Key(key)) if key.kind != KeyEventKind::Release => {
                 match self.app.press(key) {
                     Reaction::None => {}
@@ -275,6 +292,8 @@ impl Screen {
                         emulate_default_handler(SIGTSTP)?;
                     }
                     Reaction::Advise(key) => self.advise(key),
+                    Reaction::Set(key, change) => self.set(key, change),
+                    Reaction::Undo => self.undo(),
                 }
             }
             Event::Input(_) => {}
@@ -318,4 +337,54 @@ impl Screen {
             let _ = events.send(Event::Advice(text));
         });
     }
+
+    /// Changes someone, which takes as long as the copies take to build.
+    fn set(&mut self, key: Key, change: Change) {
+        if self.recorded {
+            return self.app.say("a recording cannot be changed".to_owned());
+        }
+        let text = change.text();
+        self.app.say(format!("{}: {text} ...", key.name));
+        let events = self.events.clone();
+        thread::spawn(move || {
+            let (said, before) = match set(&key, text) {
+                Ok(before) => {
+                    let said = format!("{}: {text} is set; u takes it back", key.name);
+                    (said, Some(before))
+                }
+                Err(error) => (error.to_string(), None),
+            };
+            let _ = events.send(Event::Changed(said, before));
+        });
+    }
+
+    fn undo(&mut self) {
+        let Some(before) = self.before.pop() else {
+            return self.app.say("nothing was set".to_owned());
+        };
+        self.app
+            .say(format!("{}: {} ...", before.name, before.text));
+        let events = self.events.clone();
+        thread::spawn(move || {
+            let said = match before.subject.set(&Linux, &before.text) {
+                Ok(()) => format!("{}: {} is set again", before.name, before.text),
+                Err(error) => error.to_string(),
+            };
+            let _ = events.send(Event::Changed(said, None));
+        });
+    }
+}
+
+fn set(key: &Key, text: &str) -> Result<Before, nearwalk_repl::Error> {
+    let subject = match key.pid {
+        Some(pid) => Subject::process(&Linux, pid)?,
+        None => Subject::cgroup(&Linux, Path::new(&key.name))?,
+    };
+    let before = Before {
+        name: key.name.clone(),
+        text: subject.setting(&Linux)?.text,
+        subject,
+    };
+    before.subject.set(&Linux, text)?;
+    Ok(before)
 }
