@@ -11,7 +11,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -182,34 +182,37 @@ impl Kept {
         check(directory, &note)?;
         let path = note.path(directory);
         let text = serde_json::to_string(&note).expect("it has only text and numbers");
-        let new = directory.join(format!(".new-{}", note.holder));
+        let new = unfinished(directory, note.holder);
         let failed = |source| Error::io(&path, source);
         fs::write(&new, text + "\n").map_err(failed)?;
         let lock = File::open(&new).map_err(failed)?;
         flock(&lock, FlockOperation::LockShared).map_err(|error| failed(error.into()))?;
-        // Fails if there is one already.
-        let linked = fs::hard_link(&new, &path);
-        fs::remove_file(&new).map_err(failed)?;
-        match linked {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let found = open(&path)?;
-                Err(found.map_or_else(|| failed(error), |found| found.error()))
-            }
-            linked => linked.map_err(failed).map(|()| Self {
+        // Fails if there is one already. Whenever this is killed, there is one file.
+        let named = renameat_with(CWD, &new, CWD, &path, RenameFlags::NOREPLACE);
+        let Err(error) = named.map_err(io::Error::from) else {
+            return Ok(Self {
                 note,
-                path: path.clone(),
+                path,
                 _lock: lock,
-            }),
+            });
+        };
+        remove(&new)?;
+        if error.kind() != io::ErrorKind::AlreadyExists {
+            return Err(failed(error));
         }
+        Err(open(&path)?.map_or_else(|| failed(error), |found| found.error()))
     }
 
-    /// Looks after the note of `holder`; nothing if it has not written any, or
-    /// has removed it.
+    /// Looks after the note of `holder`, which has ended; nothing if it has not
+    /// written any, or not to the end, or has removed it.
     ///
     /// # Errors
     ///
     /// If it cannot be read.
     pub fn take_over(path: &Path, holder: u32) -> Result<Option<Self>, Error> {
+        if let Some(directory) = path.parent() {
+            remove(&unfinished(directory, holder))?;
+        }
         let lock = match File::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file.map_err(|source| Error::io(path, source))?,
@@ -357,6 +360,11 @@ fn read(path: &Path) -> Result<Note, Error> {
         return Err(bad(format!("it is of kind `{}`", note.schema)));
     }
     Ok(note)
+}
+
+/// A note that is being written.
+fn unfinished(directory: &Path, holder: u32) -> PathBuf {
+    directory.join(format!(".new-{holder}"))
 }
 
 fn remove(path: &Path) -> Result<(), Error> {
@@ -523,6 +531,21 @@ mod tests {
         };
         assert_eq!(left.restore(&fixture).unwrap(), Outcome::AsFound);
         assert!(list(&directory).unwrap().is_empty());
+        fs::remove_dir(&directory).unwrap();
+    }
+
+    #[test]
+    fn what_was_not_written_to_the_end_is_removed() {
+        let fixture = machine();
+        let directory = scratch("unfinished");
+        fs::create_dir(&directory).unwrap();
+        let (path, holder) = (note(&fixture).path(&directory), std::process::id());
+        fs::write(unfinished(&directory, holder), "{").unwrap();
+        assert!(Kept::take_over(&path, holder).unwrap().is_none());
+        // Nor is anything left of one that is refused.
+        let first = Kept::create(&directory, note(&fixture)).unwrap();
+        Kept::create(&directory, note(&fixture)).unwrap_err();
+        first.remove().unwrap();
         fs::remove_dir(&directory).unwrap();
     }
 
