@@ -156,8 +156,12 @@ long __pgtable_repl_read_string(char *to, const char __user *from, long count)
 		if (!n)
 			return -EFAULT;
 		done += length;
-		if (length < n)
+		if (length < n) {
+			/* What came behind it is nobody's to see: BPF has keys of this. */
+			if (to)
+				memset(to + done, 0, n - length);
 			break;
+		}
 	}
 	return done;
 }

@@ -1379,7 +1379,7 @@ static void repl_test_lazy_read_wakes_who_waits(struct kunit *test)
 /* Whoever cannot take a fault reads what its CPU's tree lacks all the same. */
 static void repl_test_lazy_is_read_with_interrupts_off(struct kunit *test)
 {
-	static const char text[] = "across two pages";
+	static const char text[] = "across two pages\0junk";
 	char to[2 * sizeof(text)] = "";
 	unsigned long left, flags, addr;
 	long length, size, fault;
@@ -1412,9 +1412,12 @@ static void repl_test_lazy_is_read_with_interrupts_off(struct kunit *test)
 	length = strncpy_from_user_nofault(to, from, sizeof(to));
 	size = strnlen_user_nofault(from, sizeof(to));
 	local_irq_restore(flags);
-	KUNIT_EXPECT_EQ(test, length, sizeof(text));
-	KUNIT_EXPECT_EQ(test, size, sizeof(text));
+	KUNIT_EXPECT_EQ(test, length, strlen(text) + 1);
+	KUNIT_EXPECT_EQ(test, size, strlen(text) + 1);
 	KUNIT_EXPECT_STREQ(test, to, text);
+	/* Nothing of what is behind it, which would be part of a key of BPF's. */
+	KUNIT_EXPECT_NULL(test, memchr_inv(to + strlen(text), 0,
+					   sizeof(text) - strlen(text)));
 
 	/* Cut short, and where there is nothing: as without lazy trees. */
 	local_irq_save(flags);
