@@ -85,6 +85,9 @@ bool pgtable_repl_memcg_room(struct mem_cgroup *memcg, unsigned int share,
 			continue;
 		cache = memcg_page_state(m, NR_ACTIVE_FILE) +
 			memcg_page_state(m, NR_INACTIVE_FILE);
+		/* What memory.min protects stays, also when somebody is killed. */
+		cache -= min_t(unsigned long, cache,
+			       atomic_long_read(&m->memory.children_min_usage));
 		used -= min(used, cache);
 		room = used + limit / share + pages <= limit;
 	}

@@ -294,7 +294,8 @@ static struct page *repl_alloc_within(struct mm_struct *mm, int nid,
 
 	memcg = pgtable_repl_get_memcg(mm);
 	if (pgtable_repl_forbidden(repl, memcg, nid) ||
-	    !pgtable_repl_group_room(memcg, 0, pages)) {
+	    /* The second page of a root is not counted. */
+	    !pgtable_repl_group_room(memcg, 0, 1)) {
 		page = NULL;
 	} else if (!pgtable_repl_memcg_room(memcg, REPL_MEMCG_SHARE,
 					    pages + pgtable_repl_fork_lacks(mm))) {
