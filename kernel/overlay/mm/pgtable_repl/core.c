@@ -51,21 +51,23 @@ static struct pgtable_repl *pgtable_repl_create(struct mm_struct *mm, bool forki
 	return repl;
 }
 
+static bool repl_is_lazy(const struct pgtable_repl_policy *policy)
+{
+	return policy->mode == PR_PGTABLE_REPL_LAZY;
+}
+
 static void repl_set_policy(struct pgtable_repl *repl,
 			    const struct pgtable_repl_policy *policy)
 {
 	VM_WARN_ON_ONCE(repl->to_build);
 	spin_lock(&repl->policy_lock);
-	WRITE_ONCE(repl->lazy, policy->mode == PR_PGTABLE_REPL_LAZY);
+	/* It is over when the last lazy tree is not walked any more: see repl_set(). */
+	if (repl_is_lazy(policy))
+		WRITE_ONCE(repl->lazy, true);
 	repl->policy = *policy;
 	/* Who finds it false finds the policy, too. */
 	smp_store_release(&repl->unset, false);
 	spin_unlock(&repl->policy_lock);
-}
-
-static bool repl_is_lazy(const struct pgtable_repl_policy *policy)
-{
-	return policy->mode == PR_PGTABLE_REPL_LAZY;
 }
 
 /**
@@ -108,7 +110,7 @@ static int repl_unshare(struct mm_struct *mm, struct repl_wait *wait)
 {
 	VMA_ITERATOR(vmi, mm, 0);
 	struct vm_area_struct *vma;
-	int tries;
+	int tries = 0;		/* for all */
 
 	for_each_vma(vmi, vma) {
 		/* Others share no tables. */
@@ -121,8 +123,8 @@ static int repl_unshare(struct mm_struct *mm, struct repl_wait *wait)
 			hugetlb_unshare_all_pmds(vma);
 			continue;
 		}
-		for (tries = 0; !hugetlb_try_unshare_all_pmds(vma); tries++) {
-			if (tries == REPL_UNSHARE_TRIES || signal_pending(current)) {
+		while (!hugetlb_try_unshare_all_pmds(vma)) {
+			if (tries++ == REPL_UNSHARE_TRIES || signal_pending(current)) {
 				wait->busy = true;
 				return -EAGAIN;
 			}
@@ -196,6 +198,7 @@ static nodemask_t repl_take_lacking(struct pgtable_repl *repl)
 	nodemask_t lacking = NODE_MASK_NONE;
 	int nid;
 
+	WRITE_ONCE(repl->rebuild, false);
 	for_each_node_mask(nid, repl->lacking)
 		if (test_and_clear_bit(nid, repl->lacking.bits))
 			node_set(nid, lacking);
@@ -267,6 +270,8 @@ static int repl_set(struct mm_struct *mm,
 		pgtable_repl_del_trees(mm, &del, &pages);
 	/* Domains may have changed under the trees that have just gone. */
 	pgtable_repl_settle(mm);
+	/* An access that failed for what a lazy tree lacked was tried again till now. */
+	WRITE_ONCE(repl->lazy, lazy);
 
 	count_vm_event(on ? PGTABLE_REPL_ENABLE : PGTABLE_REPL_DISABLE);
 	trace_pgtable_repl_set(mm, policy, &add, &del);

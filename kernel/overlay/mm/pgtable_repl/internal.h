@@ -40,6 +40,7 @@ struct obj_cgroup;
  *	read under RCU
  * @fork_tables: how many tables its parent had when that began
  * @lacking: nodes on which a copy could not be made; set without the lock
+ * @rebuild: of what is in @lacking, some is not for want of memory; likewise
  * @dropped: nodes whose tree was taken down to free memory
  * @dropped_at: when, in jiffies
  * @dropped_pages: how many pages that freed; of no meaning without @dropped
@@ -91,6 +92,7 @@ struct pgtable_repl {
 	unsigned long fork_tables;
 	struct obj_cgroup *payers[REPL_PAYERS];
 	nodemask_t lacking;
+	bool rebuild;
 	nodemask_t dropped;
 	unsigned long dropped_at;
 	unsigned long dropped_pages;
@@ -245,6 +247,7 @@ unsigned int pgtable_repl_prefetch(struct mm_struct *mm);
 
 /* repair.c */
 void pgtable_repl_lacks(struct pgtable_repl *repl, int nid);
+void pgtable_repl_rebuild(struct pgtable_repl *repl, const nodemask_t *nodes);
 void pgtable_repl_repair_later(void);
 bool pgtable_repl_dying(struct mm_struct *mm);
 void pgtable_repl_refill(struct mm_struct *mm, struct repl_wait *wait);

@@ -74,7 +74,6 @@ void pgtable_repl_withdraw(struct mm_struct *mm)
 	struct pgtable_repl_policy policy;
 	unsigned int domain;
 	nodemask_t domains;
-	int nid;
 
 	mutex_lock(&repl->root_mutex);
 	for (domain = 0; domain < pgtable_repl_max_domains(); domain++)
@@ -88,8 +87,7 @@ void pgtable_repl_withdraw(struct mm_struct *mm)
 	/* Who has published before that has set the policy before. */
 	pgtable_repl_get(mm, &policy);
 	/* Afterwards: the mode may be another one by now, and somebody look already. */
-	for_each_node_mask(nid, policy.nodes)
-		pgtable_repl_lacks(repl, nid);
+	pgtable_repl_rebuild(repl, &policy.nodes);
 }
 
 /* While domains change, whoever changes them makes the trees afterwards. */
@@ -98,12 +96,10 @@ static void repl_make_trees(struct mm_struct *mm, const nodemask_t *nodes,
 					 const nodemask_t *domains))
 {
 	nodemask_t domains;
-	int nid;
 
 	if (!repl_domains_tryget()) {
 		/* If they do not change after all, it is repaired. */
-		for_each_node_mask(nid, *nodes)
-			pgtable_repl_lacks(mm->pgtable_repl, nid);
+		pgtable_repl_rebuild(mm->pgtable_repl, nodes);
 		return;
 	}
 	pgtable_repl_settle(mm);
@@ -192,13 +188,11 @@ static void repl_build_anew(struct mm_struct *mm, struct repl_wait *wait)
 	struct mem_cgroup *memcg, *old_memcg;
 	struct pgtable_repl_policy policy;
 	nodemask_t nodes;
-	int nid;
 
 	/* Who is killed leaves it to the worker, as do those that are busy. */
 	if (fatal_signal_pending(current) || pgtable_repl_lock(mm, wait)) {
 		pgtable_repl_get(mm, &policy);
-		for_each_node_mask(nid, policy.nodes)
-			pgtable_repl_lacks(repl, nid);
+		pgtable_repl_rebuild(repl, &policy.nodes);
 		return;
 	}
 	memcg = get_mem_cgroup_from_mm(mm);

@@ -52,10 +52,30 @@ void pgtable_repl_lacks(struct pgtable_repl *repl, int nid)
 			   READ_ONCE(repl_repair_delay));
 }
 
+/**
+ * pgtable_repl_rebuild() - trees were withdrawn or not made; see to it later
+ * @repl: whose
+ * @nodes: where
+ *
+ * Not for want of memory: they are made without a question of whether there is much
+ * of it.  They may be there, and what is left of them may be all that is allowed.
+ *
+ * Context: any.
+ */
+void pgtable_repl_rebuild(struct pgtable_repl *repl, const nodemask_t *nodes)
+{
+	int nid;
+
+	WRITE_ONCE(repl->rebuild, true);
+	for_each_node_mask(nid, *nodes)
+		pgtable_repl_lacks(repl, nid);
+}
+
 /* Nodes of @repl that lack copies; of these, in @now, those worth a try now. */
 static bool repl_repairable(struct pgtable_repl *repl, nodemask_t *now)
 {
 	struct mem_cgroup *memcg;
+	bool rebuild = READ_ONCE(repl->rebuild);
 	unsigned long again;
 	nodemask_t want;
 	int nid;
@@ -69,18 +89,22 @@ static bool repl_repairable(struct pgtable_repl *repl, nodemask_t *now)
 		return false;
 	if (pgtable_repl_busy(repl))
 		return true;
-	if (!pgtable_repl_mm_room(repl->mm, REPL_MEMCG_SHARE / 2, again,
+	if (!rebuild &&
+	    !pgtable_repl_mm_room(repl->mm, REPL_MEMCG_SHARE / 2, again,
 				  REPL_GROUP_SHARE))
 		return true;
 	memcg = pgtable_repl_get_memcg(repl->mm);
 	for_each_node_mask(nid, want) {
-		if (node_isset(nid, repl->dropped) &&
-		    time_before(jiffies, READ_ONCE(repl->dropped_at) +
-					 REPL_DROPPED_MIN))
+		bool dropped = node_isset(nid, repl->dropped);
+
+		if (dropped && time_before(jiffies, READ_ONCE(repl->dropped_at) +
+						    REPL_DROPPED_MIN))
 			continue;
-		if (pgtable_repl_node_free(nid, 2) &&
-		    pgtable_repl_node_room(repl->mm, nid, REPL_NODE_SHARE) &&
-		    !pgtable_repl_forbidden(repl, memcg, nid))
+		if (pgtable_repl_forbidden(repl, memcg, nid))
+			continue;
+		if ((rebuild && !dropped) ||
+		    (pgtable_repl_node_free(nid, 2) &&
+		     pgtable_repl_node_room(repl->mm, nid, REPL_NODE_SHARE)))
 			node_set(nid, *now);
 	}
 	mem_cgroup_put(memcg);
@@ -104,6 +128,7 @@ static bool repl_repair_mm(struct mm_struct *mm, nodemask_t *nodes,
 	 * First, so that what fails is noted anew; bit by bit, as other nodes'
 	 * may be set meanwhile.
 	 */
+	WRITE_ONCE(repl->rebuild, false);
 	for_each_node_mask(nid, *nodes)
 		node_clear(nid, repl->lacking);
 	nodes_andnot(repl->dropped, repl->dropped, *nodes);

@@ -307,6 +307,7 @@ static void repl_build(struct mm_struct *mm, const nodemask_t *domains)
 	struct repl_build build = { .mm = mm, .domains = domains };
 	struct repl_builder *self = repl_builder_alloc(&build);
 	unsigned int threads, domain;
+	nodemask_t nodes;
 
 	/* Nobody else builds, nor changes the policy: see @to_build. */
 	mmap_assert_write_locked(mm);
@@ -335,9 +336,12 @@ static void repl_build(struct mm_struct *mm, const nodemask_t *domains)
 	repl_stash_empty(self);
 	mem_cgroup_put(build.memcg);
 	/* Should another process live on in it: repaired, as after want of memory. */
-	if (build.stopped)
+	if (build.stopped) {
+		nodes_clear(nodes);
 		for_each_node_mask(domain, *domains)
-			pgtable_repl_lacks(repl, pgtable_repl_domain_node(domain));
+			node_set(pgtable_repl_domain_node(domain), nodes);
+		pgtable_repl_rebuild(repl, &nodes);
+	}
 
 	WRITE_ONCE(repl->to_build, 0);
 	kvfree(build.tables);

@@ -593,6 +593,37 @@ TEST_F(cgroup, domains_write_ends)
 	EXPECT_EQ(0, write_domains(before));
 }
 
+/* What is left of old trees goes, and new ones come, with no room for more copies. */
+TEST_F(cgroup, domains_change_at_the_limit)
+{
+	char before[4096], finer[64];
+	struct stuck s = { };
+	long pages, freed;
+	const char *why;
+	int tries;
+
+	ASSERT_EQ(0, finer_domains(before, sizeof(before), finer, sizeof(finer)));
+	why = stuck_start(&s, GROUP, "eager");
+	if (why)
+		SKIP(return, "%s", why);
+	pages = get_long(GROUP, ".current") / PAGE;
+	EXPECT_LT(0, pages);
+	EXPECT_EQ(0, put(GROUP, "memory.pgtable_repl.max", get(GROUP, ".current")));
+	freed = repl_vmstat("pgtable_repl_free");
+	EXPECT_EQ(0, ends(begin(write_domains, finer)));
+	EXPECT_EQ(0, stuck_thaw(&s));
+	for (tries = 0; tries < 7000; tries++) {
+		if (repl_vmstat("pgtable_repl_free") - freed >= pages)
+			break;
+		pause_ms(10);
+	}
+	EXPECT_GT(7000, tries);
+	EXPECT_EQ(0, repl_check(s.pid));
+	EXPECT_LT(0, get_long(GROUP, ".current"));
+	EXPECT_EQ(0, stuck_end(&s));
+	EXPECT_EQ(0, write_domains(before));
+}
+
 #define TABLES		16384
 
 /* Asks for copies of many tables, again and again, with little CPU time. */
