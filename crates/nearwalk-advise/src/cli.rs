@@ -125,19 +125,30 @@ pub fn answer(
             return Ok(status);
         }
     };
+    deliver(&text, recorded, out, err)
+}
+
+/// Prints what was found, and returns the exit status: 2 if it was to be
+/// `recorded` in a directory that was not fit for that. What was found stands.
+///
+/// # Errors
+///
+/// Those of writing, but for a pipe whose reader has seen enough.
+pub fn deliver(
+    text: &str,
+    recorded: Result<(), Error>,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> io::Result<u8> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        // The reader of a pipe has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
         done => done?,
     }
-    match recorded {
-        Ok(()) => Ok(ANSWERED),
-        // The answer stands; the directory was not fit for a recording.
-        Err(error) => {
-            writeln!(err, "nearwalk: {error}")?;
-            Ok(USAGE)
-        }
-    }
+    let Err(error) = recorded else {
+        return Ok(ANSWERED);
+    };
+    writeln!(err, "nearwalk: {error}")?;
+    Ok(USAGE)
 }
 
 /// The answer, and whether its recording was written; or the exit status and

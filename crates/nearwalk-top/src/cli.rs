@@ -64,7 +64,6 @@ fn seconds(text: &str) -> Result<Duration, String> {
 /// As wide as a frame is printed where there is no terminal.
 const WIDTH: u16 = 120;
 
-const ANSWERED: u8 = 0;
 const USAGE: u8 = 2;
 const NOTHING: u8 = 3;
 
@@ -127,19 +126,7 @@ pub fn print(
         }
     };
     let text = draw::text(&frame, &View::default(), width);
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        // The reader of a pipe has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-        done => done?,
-    }
-    match recorded {
-        Ok(()) => Ok(ANSWERED),
-        // The frame stands; the directory was not fit for a recording.
-        Err(error) => {
-            writeln!(err, "nearwalk: {error}")?;
-            Ok(USAGE)
-        }
-    }
+    nearwalk_advise::cli::deliver(&text, recorded, out, err)
 }
 
 /// A frame, and whether its recording was written; or the exit status and the
