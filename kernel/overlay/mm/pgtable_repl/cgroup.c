@@ -298,6 +298,7 @@ static bool repl_enforce_max(struct repl_group *group, struct repl_wait *wait)
 static void repl_catch_up(struct kthread_work *work)
 {
 	static unsigned long delay;
+	struct repl_freed freed = REPL_FREED_INIT(freed);
 	struct repl_group *group;
 	bool again = false;
 	LIST_HEAD(behind);
@@ -308,6 +309,7 @@ static void repl_catch_up(struct kthread_work *work)
 	for (;;) {
 		struct repl_wait wait = REPL_WAIT_INSIST;
 
+		wait.freed = &freed;
 		/* While it is on this list, nobody notes it again. */
 		spin_lock(&repl_behind_lock);
 		group = list_first_entry_or_null(&behind, struct repl_group,
@@ -326,6 +328,7 @@ static void repl_catch_up(struct kthread_work *work)
 		}
 		css_put(&group->memcg->css);
 	}
+	pgtable_repl_free_all(&freed);
 	if (again) {
 		delay = clamp(2 * delay, REPL_BUSY_DELAY, REPL_BUSY_MAX);
 		pgtable_repl_insist_work(&repl_catch_up_work, delay, false);
@@ -842,6 +845,7 @@ static ssize_t repl_group_write(struct kernfs_open_file *of, char *buf,
 				size_t nbytes, loff_t off)
 {
 	struct mem_cgroup *memcg = mem_cgroup_from_css(of_css(of));
+	struct repl_freed freed = REPL_FREED_INIT(freed);
 	struct repl_group_policy *asked;
 	struct repl_wait wait = REPL_WAIT_USER;
 	int err;
@@ -869,7 +873,9 @@ static ssize_t repl_group_write(struct kernfs_open_file *of, char *buf,
 		repl_group_keys(asked, pgtable_repl_key_put);
 		kfree(asked);
 	} else {
+		wait.freed = &freed;
 		repl_subtree_each(memcg, repl_follow, NULL, &wait);
+		pgtable_repl_free_all(&freed);
 		if (wait.busy)
 			repl_subtree_behind(memcg);
 	}
@@ -923,6 +929,7 @@ static ssize_t repl_max_write(struct kernfs_open_file *of, char *buf,
 			      size_t nbytes, loff_t off)
 {
 	struct mem_cgroup *memcg = mem_cgroup_from_css(of_css(of));
+	struct repl_freed freed = REPL_FREED_INIT(freed);
 	struct repl_group *group = repl_group(memcg);
 	struct repl_wait wait = REPL_WAIT_USER;
 	unsigned long max;
@@ -944,7 +951,9 @@ static ssize_t repl_max_write(struct kernfs_open_file *of, char *buf,
 					 false);
 	}
 	/* Of those that are busy it is repaired. */
+	wait.freed = &freed;
 	repl_subtree_each(memcg, repl_refill, NULL, &wait);
+	pgtable_repl_free_all(&freed);
 	repl_write_end(of, memcg);
 	return nbytes;
 }

@@ -286,7 +286,7 @@ static int repl_set(struct mm_struct *mm,
 	set_active_memcg(old_memcg);
 	mem_cgroup_put(memcg);
 
-	arch_pgtable_repl_free_pages(&pages);
+	pgtable_repl_free(&pages, wait);
 	if (lazy)
 		pgtable_repl_watch_idle();
 	return 0;

@@ -54,17 +54,20 @@ static void repl_idle_one(struct mm_struct *mm, struct repl_wait *wait)
 		return;		/* next time */
 	arch_pgtable_repl_idle(mm, &pages);
 	arch_pgtable_repl_unlock(mm);
-	arch_pgtable_repl_free_pages(&pages);
+	pgtable_repl_free(&pages, wait);
 }
 
 static void repl_idle(struct work_struct *work)
 {
+	struct repl_freed freed = REPL_FREED_INIT(freed);
 	struct repl_wait wait = REPL_WAIT_NONE;
 
 	if (!repl_idle_period())
 		return;
 	repl_idle_any = false;
+	wait.freed = &freed;
 	pgtable_repl_for_each(repl_idle_look, repl_idle_one, &wait);
+	pgtable_repl_free_all(&freed);
 	/* Otherwise the next one that becomes lazy starts it. */
 	if (repl_idle_any)
 		pgtable_repl_watch_idle();

@@ -137,8 +137,28 @@ static inline bool pgtable_repl_own(const struct pgtable_repl_policy *policy)
 }
 
 /**
+ * struct repl_freed - pages of trees that a walk has taken down
+ * @pages: by page->lru, as of arch_pgtable_repl_free_pages()
+ * @nr: how many
+ *
+ * Those of several address spaces share a grace period: there may be thousands,
+ * with few pages each.
+ */
+struct repl_freed {
+	struct list_head pages;
+	unsigned long nr;
+};
+
+/* So many are freed at the latest. */
+#define REPL_BATCH_MAX		512
+
+#define REPL_FREED_INIT(name)	{ .pages = LIST_HEAD_INIT((name).pages) }
+
+/**
  * struct repl_wait - how long a change waits for address spaces that are busy
- * @until: in jiffies; for all that it goes through together
+ * @left: in jiffies; for all that it goes through together
+ * @freed: gets the pages of trees that are taken down, for
+ *	pgtable_repl_free_all(); NULL: each address space's are freed with it
  * @busy: one was left as it is; come back
  * @insist: queue up for the lock, on the worker of pgtable_repl_insist_work()
  *
@@ -148,16 +168,16 @@ static inline bool pgtable_repl_own(const struct pgtable_repl_policy *policy)
  * either: that would stop its readers, too, such as ps.
  */
 struct repl_wait {
-	unsigned long until;
+	unsigned long left;
+	struct repl_freed *freed;
 	bool busy;
 	bool insist;
 };
 
 /* Of a user who changes many at a time, and of workers. */
-#define REPL_WAIT_USER		((struct repl_wait){ .until = jiffies + 2 * HZ })
-#define REPL_WAIT_NONE		((struct repl_wait){ .until = jiffies })
-#define REPL_WAIT_INSIST	((struct repl_wait){ .until = jiffies,	\
-						     .insist = true })
+#define REPL_WAIT_USER		((struct repl_wait){ .left = 2 * HZ })
+#define REPL_WAIT_NONE		((struct repl_wait){ .left = 0 })
+#define REPL_WAIT_INSIST	((struct repl_wait){ .insist = true })
 /* When workers come back, at first and at last. */
 #define REPL_BUSY_DELAY		((unsigned long)HZ)
 #define REPL_BUSY_MAX		(32 * REPL_BUSY_DELAY)
@@ -198,6 +218,8 @@ void pgtable_repl_for_each(bool (*look)(struct pgtable_repl *repl),
 			   void (*work)(struct mm_struct *mm,
 					struct repl_wait *wait),
 			   struct repl_wait *wait);
+void pgtable_repl_free(struct list_head *pages, struct repl_wait *wait);
+void pgtable_repl_free_all(struct repl_freed *freed);
 void pgtable_repl_hold(struct pgtable_repl *repl);
 void pgtable_repl_unhold(struct pgtable_repl *repl);
 long pgtable_repl_pages(struct pgtable_repl *repl);

@@ -56,24 +56,21 @@ void pgtable_repl_squeeze(struct pgtable_repl *repl)
 }
 
 /*
- * Pages of trees that have been taken down.  Several address spaces' pages share
- * a grace period, since there may be thousands of small ones.
+ * Pages of trees that have been taken down.  A cgroup gets no more of them at a
+ * time than are freed together.
  */
 struct repl_batch {
-	struct list_head pages;
-	unsigned long nr;
+	struct repl_freed freed;
 	unsigned long all;	/* with those that have been freed */
 };
 
-/* So many are freed at the latest; and a cgroup gets no more at a time. */
-#define REPL_BATCH_MAX		512
 /* So many may go that others have paid for, before its turn ends. */
 #define REPL_TURN_MAX		(8 * REPL_BATCH_MAX)
 
 static void repl_batch_init(struct repl_batch *batch)
 {
-	INIT_LIST_HEAD(&batch->pages);
-	batch->nr = 0;
+	INIT_LIST_HEAD(&batch->freed.pages);
+	batch->freed.nr = 0;
 	batch->all = 0;
 }
 
@@ -81,11 +78,10 @@ static void repl_batch_free(struct repl_batch *batch)
 {
 	struct page *page;
 
-	list_for_each_entry(page, &batch->pages, lru)
+	list_for_each_entry(page, &batch->freed.pages, lru)
 		atomic_long_add(1L << page->index,
 				&repl_drop_freed[page_to_nid(page)]);
-	arch_pgtable_repl_free_pages(&batch->pages);
-	batch->nr = 0;
+	pgtable_repl_free_all(&batch->freed);
 }
 
 /* Every CPU has left the trees: the address space itself is needed no more. */
@@ -94,11 +90,11 @@ static void repl_batch_add(struct repl_batch *batch, struct list_head *pages)
 	struct page *page;
 
 	list_for_each_entry(page, pages, lru) {
-		batch->nr += 1UL << page->index;
+		batch->freed.nr += 1UL << page->index;
 		batch->all += 1UL << page->index;
 	}
-	list_splice(pages, &batch->pages);
-	if (batch->nr >= REPL_BATCH_MAX)
+	list_splice(pages, &batch->freed.pages);
+	if (batch->freed.nr >= REPL_BATCH_MAX)
 		repl_batch_free(batch);
 }
 
@@ -219,8 +215,8 @@ static bool repl_pass_over(struct repl_pass *pass)
 	if (pass->nid == NUMA_NO_NODE)
 		return false;
 	/* No tree is to go because those before it are not free yet. */
-	if (pass->batch.nr &&
-	    pgtable_repl_node_free_with(pass->nid, 1, pass->batch.nr))
+	if (pass->batch.freed.nr &&
+	    pgtable_repl_node_free_with(pass->nid, 1, pass->batch.freed.nr))
 		repl_batch_free(&pass->batch);
 	return pgtable_repl_node_free(pass->nid, 1);
 }

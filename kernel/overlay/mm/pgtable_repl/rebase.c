@@ -179,7 +179,7 @@ static void repl_take_down(struct mm_struct *mm, struct repl_wait *wait)
 	if (!nodes_empty(repl->policy.nodes))
 		pgtable_repl_del_trees(mm, &repl->policy.nodes, &pages);
 	arch_pgtable_repl_unlock(mm);
-	arch_pgtable_repl_free_pages(&pages);
+	pgtable_repl_free(&pages, wait);
 }
 
 static void repl_build_anew(struct mm_struct *mm, struct repl_wait *wait)
@@ -216,12 +216,15 @@ static void repl_rebuild(void)
 /* Nobody makes trees: take down those that there are, of the old domains. */
 static int repl_change_frozen(struct repl_domain_map *new)
 {
+	struct repl_freed freed = REPL_FREED_INIT(freed);
 	struct repl_wait down = REPL_WAIT_USER;
 	int err;
 
+	down.freed = &freed;
 	/* For those that are exiting, whose trees nobody takes down. */
 	repl_domains_renumber();
 	pgtable_repl_for_each(repl_has_trees, repl_take_down, &down);
+	pgtable_repl_free_all(&freed);
 	/* Shootdowns that have looked at trees and domains before. */
 	synchronize_rcu();
 

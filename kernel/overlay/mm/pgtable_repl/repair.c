@@ -142,7 +142,7 @@ static bool repl_repair_mm(struct mm_struct *mm, nodemask_t *nodes,
 	arch_pgtable_repl_unlock(mm);
 	set_active_memcg(old_memcg);
 	mem_cgroup_put(memcg);
-	arch_pgtable_repl_free_pages(&pages);
+	pgtable_repl_free(&pages, wait);
 	return true;
 }
 
@@ -213,6 +213,7 @@ static bool repl_repair_look(struct pgtable_repl *repl, void *arg)
 
 static void repl_repair(struct work_struct *work)
 {
+	struct repl_freed freed = REPL_FREED_INIT(freed);
 	struct repl_wait wait = REPL_WAIT_NONE;
 	struct repl_repair_pass pass = { };
 	unsigned long begun = jiffies, delay = REPL_REPAIR_MIN;
@@ -221,6 +222,7 @@ static void repl_repair(struct work_struct *work)
 	nodemask_t left;
 	bool better = false;
 
+	wait.freed = &freed;
 	repl_walk_begin(&walk);
 	while ((mm = repl_walk_next(&walk, repl_repair_look, &pass))) {
 		if (!repl_repair_mm(mm, &pass.now, &wait))
@@ -234,6 +236,7 @@ static void repl_repair(struct work_struct *work)
 		mmput_async(mm);
 	}
 	repl_walk_end(&walk);
+	pgtable_repl_free_all(&freed);
 
 	if (pass.again && !better)
 		delay = 2 * repl_repair_delay;

@@ -157,12 +157,17 @@ static void repl_follow_all(struct repl_wait *wait)
  */
 static void repl_mode_apply(struct repl_wait *wait)
 {
+	struct repl_freed freed = REPL_FREED_INIT(freed);
+
+	wait->freed = &freed;
 	if (READ_ONCE(sysctl_pgtable_repl_mode) == PGTABLE_REPL_SYS_OFF) {
 		pgtable_repl_for_each(repl_any, repl_switch_off, wait);
-		return;
+	} else {
+		pgtable_repl_for_each(repl_any, repl_follow, wait);
+		repl_follow_all(wait);
 	}
-	pgtable_repl_for_each(repl_any, repl_follow, wait);
-	repl_follow_all(wait);
+	pgtable_repl_free_all(&freed);
+	wait->freed = NULL;
 }
 
 /* Those that were busy. */

@@ -76,6 +76,29 @@ static bool repl_insist(struct mm_struct *mm)
 	return locked;
 }
 
+/* Of what there is for all, only waiting counts: others are many, not busy. */
+static int repl_lock_within(struct mm_struct *mm, struct repl_wait *wait)
+{
+	unsigned long begun = jiffies, waited = 0;
+	unsigned long most = min(REPL_WAIT_EACH, wait->left);
+	int err = 0;
+
+	while (!arch_pgtable_repl_trylock(mm)) {
+		if (wait->insist && repl_insist(mm))
+			break;
+		waited = jiffies - begun;
+		if (waited >= most || signal_pending(current)) {
+			wait->busy = true;
+			err = -EAGAIN;
+			break;
+		}
+		schedule_timeout_interruptible(1);
+		waited = jiffies - begun;
+	}
+	wait->left -= min(waited, wait->left);
+	return err;
+}
+
 /**
  * pgtable_repl_lock() - arch_pgtable_repl_lock() that does not wait for ever
  * @mm: the address space; the caller holds a reference to its users
@@ -86,26 +109,15 @@ static bool repl_insist(struct mm_struct *mm)
  */
 int pgtable_repl_lock(struct mm_struct *mm, struct repl_wait *wait)
 {
-	unsigned long until = jiffies + REPL_WAIT_EACH;
+	int err = 0;
 
-	if (!wait) {
-		if (arch_pgtable_repl_lock_killable(mm))
-			return -EINTR;
-	} else if (time_after(until, wait->until)) {
-		until = wait->until;
-	}
-	while (wait && !arch_pgtable_repl_trylock(mm)) {
-		if (wait->insist && repl_insist(mm))
-			break;
-		if (!time_before(jiffies, until) || signal_pending(current)) {
-			wait->busy = true;
-			return -EAGAIN;
-		}
-		schedule_timeout_interruptible(1);
-	}
-	if (mm->pgtable_repl)
+	if (wait)
+		err = repl_lock_within(mm, wait);
+	else if (arch_pgtable_repl_lock_killable(mm))
+		err = -EINTR;
+	if (!err && mm->pgtable_repl)
 		pgtable_repl_settle(mm);
-	return 0;
+	return err;
 }
 
 /**

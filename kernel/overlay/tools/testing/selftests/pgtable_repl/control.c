@@ -11,6 +11,7 @@
 
 #define TRACING		"/sys/kernel/tracing/"
 #define EVENT		"pgtable_repl_control"
+#define DOMAINS		"/proc/sys/vm/pgtable_repl_domains"
 
 static int set_mode(int mode)
 {
@@ -293,10 +294,30 @@ TEST_F(control, off_while_collapsing)
 	pthread_join(thread, NULL);
 }
 
-/* --- static keys --- */
+/* --- what the kernel calls, and how often --- */
 
-/* How often the kernel's text was patched since the probe was set. */
-static long patched(void)
+/* False if there is no such function, or there are no probes. */
+static bool probe(const char *function)
+{
+	char text[128];
+
+	snprintf(text, sizeof(text), "p:" EVENT " %s", function);
+	if (repl_write_file(TRACING "kprobe_events", text))
+		return false;
+	if (!repl_write_file(TRACING "events/kprobes/" EVENT "/enable", "1"))
+		return true;
+	repl_write_file(TRACING "kprobe_events", "-:" EVENT);
+	return false;
+}
+
+static int unprobe(void)
+{
+	return repl_write_file(TRACING "events/kprobes/" EVENT "/enable", "0") ||
+	       repl_write_file(TRACING "kprobe_events", "-:" EVENT);
+}
+
+/* How often it was called since the probe was set. */
+static long hits(void)
 {
 	char text[4096], *line;
 
@@ -305,6 +326,74 @@ static long patched(void)
 	line = strstr(text, EVENT);
 	return line ? strtol(line + strlen(EVENT), NULL, 10) : -1;
 }
+
+/* --- many processes --- */
+
+#define MANY	400
+
+static pid_t many[MANY];
+
+/* Processes with copies of their own, which wait to be killed. */
+static int start_many(int nr)
+{
+	int i;
+
+	for (i = 0; i < nr; i++) {
+		many[i] = fork();
+		if (many[i] < 0)
+			return -1;
+		if (!many[i]) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			pause();
+			_exit(0);
+		}
+	}
+	return 0;
+}
+
+static void stop_many(int nr)
+{
+	int i;
+
+	for (i = 0; i < nr && many[i] > 0; i++) {
+		kill(many[i], SIGKILL);
+		repl_wait(many[i]);
+	}
+}
+
+/*
+ * What takes down the trees of many processes does not wait for a grace period
+ * for each of them.
+ */
+TEST_F(control, many_share_grace_periods)
+{
+	int nr = repl_rounds(MANY);
+	char domains[4096];
+	long before;
+
+	if (repl_read_file(DOMAINS, domains, sizeof(domains)) ||
+	    !probe("synchronize_rcu"))
+		SKIP(return, "needs kprobes");
+	ASSERT_EQ(0, repl_prctl(PR_SET_PGTABLE_REPL, PR_PGTABLE_REPL_EAGER,
+				NULL, 0, 0));
+	EXPECT_EQ(0, start_many(nr));
+	before = hits();
+	EXPECT_LE(0, before);
+	/* The same ones: trees are taken down, and made again, all the same. */
+	EXPECT_EQ(0, repl_write_file(DOMAINS, domains));
+	EXPECT_GT(nr / 2, hits() - before);
+	EXPECT_TRUE(has(many[nr - 1], "eager", "inherited"));
+	before = hits();
+	EXPECT_EQ(0, set_mode(0));
+	EXPECT_GT(nr / 2, hits() - before);
+	EXPECT_TRUE(has(many[0], "off", "none"));
+	EXPECT_TRUE(has(many[nr - 1], "off", "none"));
+	EXPECT_EQ(0, repl_check(many[nr - 1]));
+	stop_many(nr);
+	EXPECT_EQ(0, unprobe());
+}
+
+/* --- static keys --- */
 
 static int on_and_off(void)
 {
@@ -321,23 +410,17 @@ TEST_F(control, keys_rest)
 	long before;
 	int i;
 
-	if (repl_write_file(TRACING "kprobe_events", "p:" EVENT
-			    " arch_jump_label_transform_apply"))
+	if (!probe("arch_jump_label_transform_apply"))
 		SKIP(return, "needs kprobes");
-	if (repl_write_file(TRACING "events/kprobes/" EVENT "/enable", "1")) {
-		repl_write_file(TRACING "kprobe_events", "-:" EVENT);
-		SKIP(return, "needs kprobes");
-	}
 	EXPECT_EQ(0, on_and_off());
-	before = patched();
+	before = hits();
 	EXPECT_LE(0, before);
 	for (i = 0; i < 3; i++) {
 		pause_ms(1300);
 		EXPECT_EQ(0, on_and_off());
 	}
-	EXPECT_EQ(before, patched());
-	EXPECT_EQ(0, repl_write_file(TRACING "events/kprobes/" EVENT "/enable", "0"));
-	EXPECT_EQ(0, repl_write_file(TRACING "kprobe_events", "-:" EVENT));
+	EXPECT_EQ(before, hits());
+	EXPECT_EQ(0, unprobe());
 }
 
 /* What a thread on each node reads and writes, and a child has; how many went wrong. */
@@ -395,28 +478,25 @@ TEST_F_TIMEOUT(control, gates_close_and_open, 300)
 	if (repl_read_file("/proc/cmdline", text, sizeof(text)) ||
 	    strstr(text, "pgtable_repl=hold"))
 		SKIP(return, "the gates are held open (pgtable_repl=hold)");
-	if (repl_write_file(TRACING "kprobe_events", "p:" EVENT
-			    " arch_pgtable_repl_key_set"))
+	if (!probe("arch_pgtable_repl_key_set"))
 		SKIP(return, "needs kprobes");
-	EXPECT_EQ(0, repl_write_file(TRACING "events/kprobes/" EVENT "/enable", "1"));
 	ASSERT_EQ(0, repl_workers_start());
 	/* Past what other tests have left to be closed. */
 	leave_all();
 	pause_ms(2 * KEY_DELAY_MS);
 	for (round = 0; round < 2; round++) {
-		before = patched();
+		before = hits();
 		EXPECT_EQ(0, use_copies());
 		/* Opened, and, when the last reference has been gone for long, closed. */
-		for (tries = 0; tries < 1000 && patched() < before + 2; tries++) {
+		for (tries = 0; tries < 1000 && hits() < before + 2; tries++) {
 			leave_all();
 			pause_ms(100);
 		}
 		/* Others may have done so as well. */
-		EXPECT_LE(before + 2, patched());
+		EXPECT_LE(before + 2, hits());
 	}
 	repl_workers_stop();
-	EXPECT_EQ(0, repl_write_file(TRACING "events/kprobes/" EVENT "/enable", "0"));
-	EXPECT_EQ(0, repl_write_file(TRACING "kprobe_events", "-:" EVENT));
+	EXPECT_EQ(0, unprobe());
 }
 
 TEST_HARNESS_MAIN
