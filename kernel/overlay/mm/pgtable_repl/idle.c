@@ -21,6 +21,7 @@ static int repl_idle_max = 24 * 60 * 60;
 static void repl_idle(struct work_struct *work);
 static DECLARE_DELAYED_WORK(repl_idle_work, repl_idle);
 static bool repl_idle_any;	/* of the look under way */
+static DEFINE_MUTEX(repl_idle_mutex);	/* while one address space is looked at */
 
 static unsigned long repl_idle_period(void)
 {
@@ -40,9 +41,10 @@ void pgtable_repl_watch_idle(void)
 		queue_delayed_work(system_unbound_wq, &repl_idle_work, period);
 }
 
+/* A look ends where it is once there are to be none. */
 static bool repl_idle_look(struct pgtable_repl *repl)
 {
-	return READ_ONCE(repl->lazy);
+	return repl_idle_period() && READ_ONCE(repl->lazy);
 }
 
 static void repl_idle_one(struct mm_struct *mm, struct repl_wait *wait)
@@ -50,10 +52,13 @@ static void repl_idle_one(struct mm_struct *mm, struct repl_wait *wait)
 	LIST_HEAD(pages);
 
 	repl_idle_any = true;
-	if (pgtable_repl_lock(mm, wait))
-		return;		/* next time */
-	arch_pgtable_repl_idle(mm, &pages);
-	arch_pgtable_repl_unlock(mm);
+	mutex_lock(&repl_idle_mutex);
+	/* One that is busy is looked at next time. */
+	if (repl_idle_period() && !pgtable_repl_lock(mm, wait)) {
+		arch_pgtable_repl_idle(mm, &pages);
+		arch_pgtable_repl_unlock(mm);
+	}
+	mutex_unlock(&repl_idle_mutex);
 	pgtable_repl_free(&pages, wait);
 }
 
@@ -71,6 +76,19 @@ static void repl_idle(struct work_struct *work)
 	/* Otherwise the next one that becomes lazy starts it. */
 	if (repl_idle_any)
 		pgtable_repl_watch_idle();
+}
+
+/*
+ * Nothing is looked at any more when this returns.  It waits for one address space
+ * at most, whose tables may be many, not for all that a look goes through.
+ */
+static int repl_idle_stop(void)
+{
+	cancel_delayed_work(&repl_idle_work);
+	if (mutex_lock_killable(&repl_idle_mutex))
+		return -EINTR;
+	mutex_unlock(&repl_idle_mutex);
+	return 0;
 }
 
 /* vm.pgtable_repl_idle */
@@ -94,7 +112,7 @@ int pgtable_repl_idle_handler(const struct ctl_table *table, int write,
 			mod_delayed_work(system_unbound_wq, &repl_idle_work,
 					 repl_idle_period());
 		else
-			cancel_delayed_work_sync(&repl_idle_work);
+			err = repl_idle_stop();
 	}
 	if (write)
 		mutex_unlock(&lock);

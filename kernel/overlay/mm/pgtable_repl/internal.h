@@ -51,6 +51,8 @@ struct obj_cgroup;
  * @squeeze: the memory cgroup is short of memory: take the copies down
  * @stale: domains have changed since the trees were withdrawn; what is left of
  *	them is taken down first by who next has the lock
+ * @loose: a table was moved, to where lazy copies of it may be linked nowhere;
+ *	set under its lock
  * @busy_until: workers leave it alone until then, in jiffies: its lock was taken;
  *	nor do they queue up for its lock
  * @holds: copies, and one while @policy is not off: at 0 the gates may close
@@ -100,6 +102,7 @@ struct pgtable_repl {
 	bool many_payers;
 	bool lazy;
 	bool stale;
+	bool loose;
 	unsigned long busy_until;
 	atomic_long_t holds;
 	struct mutex root_mutex;

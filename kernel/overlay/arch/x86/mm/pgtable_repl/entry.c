@@ -81,6 +81,9 @@ static void repl_link(struct ptdesc *table, void *entry, pteval_t val,
 
 	if (lock)
 		spin_lock_nested(ptlock_ptr(child), 2);
+	/* It comes from elsewhere, with copies that may be linked nowhere now. */
+	if (child->pt_repl && child->pt_repl->pt_repl_lazy)
+		WRITE_ONCE(child->pt_repl->pt_repl_mm->pgtable_repl->loose, true);
 	for_each_copy(copy, table) {
 		pteval_t *slot = repl_slot(copy, entry);
 		pteval_t old = READ_ONCE(*slot);

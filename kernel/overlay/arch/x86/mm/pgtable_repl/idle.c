@@ -18,9 +18,15 @@
 #include <asm/tlbflush.h>
 #include "table.h"
 
+/* What a first pass has done. */
+struct repl_idle {
+	bool cleared;	/* accessed bits, which are to be set again */
+	bool unlinked;	/* copies, which nobody may have cached the way to */
+};
+
 /* Clear what is idle in one copy, whose table's lock is held. */
 static void repl_idle_mark(struct ptdesc *table, struct ptdesc *copy,
-			   unsigned long *changed)
+			   struct repl_idle *idle)
 {
 	pteval_t *canon = ptdesc_address(table), *slot = ptdesc_address(copy);
 	unsigned int i;
@@ -39,18 +45,18 @@ static void repl_idle_mark(struct ptdesc *table, struct ptdesc *copy,
 			/* The walker may set the former again, but nobody else. */
 			WRITE_ONCE(slot[i], val & ~(_PAGE_ACCESSED |
 						    REPL_WAS_ACCESSED));
-			++*changed;
+			idle->cleared = true;
 		} else if ((val ^ READ_ONCE(canon[i])) & PTE_PFN_MASK) {
 			/* A copy; that of a canonical table takes no memory. */
 			WRITE_ONCE(slot[i], 0);
-			++*changed;
+			idle->unlinked = true;
 		}
 	}
 }
 
 /* First pass: tables below the root, down to PMD tables. */
 static void repl_idle_clear(struct mm_struct *mm, struct ptdesc *table,
-			    enum pg_level level, unsigned long *changed)
+			    enum pg_level level, struct repl_idle *idle)
 {
 	unsigned int i, nr = PTRS_PER_PTE;
 	pteval_t *entry = ptdesc_address(table);
@@ -64,7 +70,7 @@ static void repl_idle_clear(struct mm_struct *mm, struct ptdesc *table,
 		spin_lock(ptl);
 		for_each_copy(copy, table)
 			if (copy->pt_repl_lazy)
-				repl_idle_mark(table, copy, changed);
+				repl_idle_mark(table, copy, idle);
 		spin_unlock(ptl);
 	}
 	if (level == PG_LEVEL_2M)
@@ -73,7 +79,7 @@ static void repl_idle_clear(struct mm_struct *mm, struct ptdesc *table,
 		pteval_t val = READ_ONCE(entry[i]);
 
 		if (repl_is_table(val))
-			repl_idle_clear(mm, repl_child(val), level - 1, changed);
+			repl_idle_clear(mm, repl_child(val), level - 1, idle);
 		cond_resched();
 	}
 }
@@ -141,14 +147,17 @@ static void repl_idle_drop(struct mm_struct *mm, struct ptdesc *table,
 void arch_pgtable_repl_idle(struct mm_struct *mm, struct list_head *pages)
 {
 	struct ptdesc *root = virt_to_ptdesc(mm->pgd);
-	unsigned long changed = 0;
+	struct repl_idle idle = { };
+	bool drop;
 
 	if (!root->pt_repl)
 		return;
-	repl_idle_clear(mm, root, repl_root_level(), &changed);
-	if (!changed)
-		return;
+	repl_idle_clear(mm, root, repl_root_level(), &idle);
+	/* It locks all tables that have copies: only for those that are to go. */
+	drop = xchg(&mm->pgtable_repl->loose, false) || idle.unlinked;
 	/* As if tables were freed: also on CPUs that only have it loaded. */
-	flush_tlb_mm_range(mm, 0, TLB_FLUSH_ALL, 0, true);
-	repl_idle_drop(mm, root, repl_root_level(), pages);
+	if (drop || idle.cleared)
+		flush_tlb_mm_range(mm, 0, TLB_FLUSH_ALL, 0, true);
+	if (drop)
+		repl_idle_drop(mm, root, repl_root_level(), pages);
 }

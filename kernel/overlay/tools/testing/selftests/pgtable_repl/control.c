@@ -11,6 +11,7 @@
 
 #define TRACING		"/sys/kernel/tracing/"
 #define EVENT		"pgtable_repl_control"
+#define IDLE		"/proc/sys/vm/pgtable_repl_idle"
 #define DOMAINS		"/proc/sys/vm/pgtable_repl_domains"
 
 static int set_mode(int mode)
@@ -391,6 +392,65 @@ TEST_F(control, many_share_grace_periods)
 	EXPECT_EQ(0, repl_check(many[nr - 1]));
 	stop_many(nr);
 	EXPECT_EQ(0, unprobe());
+}
+
+/*
+ * A look for idle copies that is under way ends when there are to be none.  One
+ * that is over before it can be stopped shows nothing.
+ */
+TEST_F(control, idle_stops_in_the_middle)
+{
+	int nr = repl_rounds(MANY), round, tries;
+	long idle = repl_read_long(IDLE), before, seen = nr;
+
+	if (idle < 0 || !probe("arch_pgtable_repl_idle"))
+		SKIP(return, "needs lazy trees and kprobes");
+	ASSERT_EQ(0, repl_prctl(PR_SET_PGTABLE_REPL, PR_PGTABLE_REPL_LAZY,
+				NULL, 0, 0));
+	EXPECT_EQ(0, start_many(nr));
+	for (round = 0; round < 10 && seen >= nr; round++) {
+		before = hits();
+		EXPECT_EQ(0, repl_write_long(IDLE, 1));
+		for (tries = 0; tries < 10000 && hits() == before; tries++)
+			pause_ms(1);
+		EXPECT_EQ(0, repl_write_long(IDLE, 0));
+		seen = hits() - before;
+	}
+	EXPECT_LT(0, seen);
+	EXPECT_GT(nr, seen);
+	/* And nothing is looked at behind the writer's back. */
+	EXPECT_EQ(before + seen, hits());
+	stop_many(nr);
+	EXPECT_EQ(0, unprobe());
+	EXPECT_EQ(0, repl_write_long(IDLE, idle));
+}
+
+/* Tables are not gone through for copies to be dropped when all are in use. */
+TEST_F(control, idle_finds_nothing)
+{
+	long idle = repl_read_long(IDLE), before = 0;
+	struct timespec begun, now;
+	int second, quiet = 0;
+
+	if (idle < 0 || !probe("repl_idle_drop"))
+		SKIP(return, "needs lazy trees and kprobes");
+	ASSERT_EQ(0, repl_prctl(PR_SET_PGTABLE_REPL, PR_PGTABLE_REPL_LAZY,
+				NULL, 0, 0));
+	EXPECT_EQ(0, repl_write_long(IDLE, 1));
+	/* At first there are some, of what the program used to start. */
+	for (second = 0; second < 60 && quiet < 3; second++) {
+		clock_gettime(CLOCK_MONOTONIC, &begun);
+		do {
+			hits();
+			clock_gettime(CLOCK_MONOTONIC, &now);
+		} while (now.tv_sec < begun.tv_sec + 2);
+		quiet = hits() == before ? quiet + 1 : 0;
+		before = hits();
+	}
+	EXPECT_EQ(3, quiet);
+	EXPECT_EQ(0, repl_write_long(IDLE, idle));
+	EXPECT_EQ(0, unprobe());
+	EXPECT_EQ(0, repl_check(getpid()));
 }
 
 /* --- static keys --- */
