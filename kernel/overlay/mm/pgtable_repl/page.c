@@ -19,10 +19,14 @@
 #include <linux/workqueue.h>
 #include "internal.h"
 
+/*
+ * A root is two pages with page-table isolation.  So pages are kept in pairs, as
+ * far as there are such, and these are split when single ones are used up.
+ */
 struct repl_reserve {
 	spinlock_t lock;
-	struct list_head pages;
-	unsigned long nr;
+	struct list_head list[2];	/* single pages, pairs: by order */
+	unsigned long nr;		/* pages */
 };
 
 static struct repl_reserve repl_reserve[MAX_NUMNODES];
@@ -41,7 +45,35 @@ static DECLARE_DELAYED_WORK(repl_refill_work, repl_refill);
 /* Of its own: a node that stays short does not make the others wait. */
 static DECLARE_DELAYED_WORK(repl_short_work, repl_refill);
 
-static struct page *repl_reserve_take(int nid)
+/* Under the lock. */
+static void repl_reserve_add(struct repl_reserve *r, struct page *page,
+			     unsigned int order)
+{
+	lockdep_assert_held(&r->lock);
+	list_add(&page->lru, &r->list[order]);
+	r->nr += 1UL << order;
+}
+
+static struct page *repl_reserve_del(struct repl_reserve *r, unsigned int order)
+{
+	struct page *page;
+
+	lockdep_assert_held(&r->lock);
+	page = list_first_entry_or_null(&r->list[order], struct page, lru);
+	if (page) {
+		list_del(&page->lru);
+		r->nr -= 1UL << order;
+	} else if (!order) {
+		page = repl_reserve_del(r, 1);
+		if (page) {
+			split_page(page, 1);
+			repl_reserve_add(r, page + 1, 0);
+		}
+	}
+	return page;
+}
+
+static struct page *repl_reserve_take(int nid, unsigned int order)
 {
 	struct repl_reserve *r = &repl_reserve[nid];
 	unsigned long flags;
@@ -51,50 +83,41 @@ static struct page *repl_reserve_take(int nid)
 		return NULL;
 	/* Of a probe in here that reads user space, a fault may want a page. */
 	spin_lock_irqsave(&r->lock, flags);
-	page = list_first_entry_or_null(&r->pages, struct page, lru);
-	if (page) {
-		list_del(&page->lru);
-		r->nr--;
-	}
+	page = repl_reserve_del(r, order);
 	spin_unlock_irqrestore(&r->lock, flags);
 	if (page)
 		schedule_delayed_work(&repl_refill_work, REPL_REFILL_DELAY);
 	return page;
 }
 
-/* Put back a page that was of no use; it is freed if there are enough. */
-static void repl_reserve_put(struct page *page)
+/* Put back what was of no use; it is freed if there is enough. */
+static void repl_reserve_put(struct page *page, unsigned int order)
 {
 	struct repl_reserve *r = &repl_reserve[page_to_nid(page)];
 	unsigned long flags;
 	bool wanted;
 
 	spin_lock_irqsave(&r->lock, flags);
-	wanted = r->nr < READ_ONCE(repl_reserve_target);
-	if (wanted) {
-		list_add(&page->lru, &r->pages);
-		r->nr++;
-	}
+	wanted = r->nr + (1UL << order) <= READ_ONCE(repl_reserve_target);
+	if (wanted)
+		repl_reserve_add(r, page, order);
 	spin_unlock_irqrestore(&r->lock, flags);
 	if (!wanted)
-		__free_page(page);
+		__free_pages(page, order);
 }
 
 /* Bring a node's reserve to @target pages; false if memory ran out, or if killed. */
 static bool repl_reserve_resize(int nid, unsigned long target)
 {
+	gfp_t gfp = GFP_KERNEL | __GFP_THISNODE | __GFP_NORETRY | __GFP_NOWARN;
 	struct repl_reserve *r = &repl_reserve[nid];
 	struct page *page;
+	unsigned int order;
 
 	/* Under the lock at least once: who puts one back knows the new target. */
 	do {
 		spin_lock_irq(&r->lock);
-		page = r->nr > target ?
-		       list_first_entry(&r->pages, struct page, lru) : NULL;
-		if (page) {
-			list_del(&page->lru);
-			r->nr--;
-		}
+		page = r->nr > target ? repl_reserve_del(r, 0) : NULL;
 		spin_unlock_irq(&r->lock);
 		if (page)
 			__free_page(page);
@@ -102,13 +125,16 @@ static bool repl_reserve_resize(int nid, unsigned long target)
 	while (READ_ONCE(r->nr) < target) {
 		if (fatal_signal_pending(current))
 			return false;
-		page = alloc_pages_node(nid, GFP_KERNEL | __GFP_THISNODE |
-					__GFP_NORETRY | __GFP_NOWARN, 0);
+		order = READ_ONCE(r->nr) + 2 <= target;
+		page = alloc_pages_node(nid, gfp, order);
+		if (!page && order) {
+			order = 0;
+			page = alloc_pages_node(nid, gfp, 0);
+		}
 		if (!page)
 			return false;
 		spin_lock_irq(&r->lock);
-		list_add(&page->lru, &r->pages);
-		r->nr++;
+		repl_reserve_add(r, page, order);
 		spin_unlock_irq(&r->lock);
 		cond_resched();
 	}
@@ -270,14 +296,14 @@ static bool repl_charge(struct page *page, unsigned int order, gfp_t gfp)
 
 static struct page *repl_alloc(int nid, unsigned int order, gfp_t gfp)
 {
-	struct page *page = order ? NULL : repl_reserve_take(nid);
+	struct page *page = repl_reserve_take(nid, order);
 	bool reserved = page;
 
 	page = page ?: repl_alloc_node(nid, order, gfp);
 	if (!page || repl_charge(page, order, gfp))
 		return page;
 	if (reserved)
-		repl_reserve_put(page);
+		repl_reserve_put(page, order);
 	else
 		__free_pages(page, order);
 	return NULL;
@@ -397,7 +423,8 @@ static int __init repl_reserve_init(void)
 
 	for (nid = 0; nid < MAX_NUMNODES; nid++) {
 		spin_lock_init(&repl_reserve[nid].lock);
-		INIT_LIST_HEAD(&repl_reserve[nid].pages);
+		INIT_LIST_HEAD(&repl_reserve[nid].list[0]);
+		INIT_LIST_HEAD(&repl_reserve[nid].list[1]);
 	}
 	return 0;
 }

@@ -785,6 +785,50 @@ static void repl_test_reserve_is_refilled(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, pgtable_repl_set_reserve(0), 0);
 }
 
+/* The same for the two pages that a root may be. */
+static unsigned int repl_test_take_pairs(struct repl_test *t, int nid,
+					 unsigned int max)
+{
+	unsigned int nr;
+	struct page *page;
+
+	for (nr = 0; nr < max; nr++) {
+		page = pgtable_repl_alloc_page(t->mm, nid, 1,
+					       GFP_NOWAIT | __GFP_NOWARN);
+		if (!page)
+			break;
+		pgtable_repl_process_uncharge(t->mm->pgtable_repl, 2);
+		pgtable_repl_group_uncharge(page);
+		__free_pages(page, 1);
+	}
+	return nr;
+}
+
+/* A full node's reserve is for roots as well as for tables. */
+static void repl_test_reserve_serves_roots(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct pgtable_repl_policy policy;
+	struct repl_marks marks;
+	int full;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	pgtable_repl_get(t->mm, &policy);
+	full = first_node(policy.nodes);
+	if (next_node(full, policy.nodes) >= MAX_NUMNODES)
+		kunit_skip(test, "needs memory for others meanwhile");
+	KUNIT_ASSERT_EQ(test, pgtable_repl_set_reserve(TEST_RESERVE), 0);
+	repl_test_marks(&marks, full, true);
+	/* Of 8 pages, 3 leave 5, of which one is single. */
+	KUNIT_EXPECT_EQ(test, repl_test_take(t, full, 3), 3);
+	KUNIT_EXPECT_EQ(test, repl_test_take_pairs(t, full, TEST_RESERVE), 2);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_reserve_pages(full), 1);
+	KUNIT_EXPECT_EQ(test, repl_test_take(t, full, TEST_RESERVE), 1);
+	repl_test_marks(&marks, full, false);
+	KUNIT_EXPECT_TRUE(test, repl_test_reserve_fills(full, 20));
+	KUNIT_EXPECT_EQ(test, pgtable_repl_set_reserve(0), 0);
+}
+
 /* What an exiting process has does not keep others from giving back. */
 static void repl_test_others_are_exiting(struct kunit *test)
 {
@@ -2142,6 +2186,7 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_short_of_memory),
 	KUNIT_CASE(repl_test_leaves_reserves_alone),
 	KUNIT_CASE_SLOW(repl_test_reserve_is_refilled),
+	KUNIT_CASE_SLOW(repl_test_reserve_serves_roots),
 	KUNIT_CASE(repl_test_others_are_exiting),
 	KUNIT_CASE(repl_test_others_keep_asking),
 	KUNIT_CASE(repl_test_mode_reaches_the_busy),
