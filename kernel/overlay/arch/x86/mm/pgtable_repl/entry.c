@@ -65,6 +65,25 @@ pteval_t repl_translate(pteval_t val, unsigned int domain)
 }
 
 /*
+ * A PMD table has just got a copy.  Whoever linked a PTE table in it before that,
+ * which needs its lock alone, found no copy to make one below.
+ */
+static void repl_link_filled(struct ptdesc *table, struct mm_struct *mm,
+			     unsigned int domain)
+{
+	pteval_t *entry = ptdesc_address(table);
+	unsigned int i;
+
+	for (i = 0; i < PTRS_PER_PTE; i++) {
+		if (!repl_lacks_copy(entry + i, PG_LEVEL_2M, domain))
+			continue;
+		repl_lack_table(PG_LEVEL_4K, mm, domain, false);
+		pgtable_repl_lacks(mm->pgtable_repl,
+				   pgtable_repl_domain_node(domain));
+	}
+}
+
+/*
  * Link a table: give it a copy in each domain that has one of the parent, then
  * point the parents there.
  *
@@ -98,9 +117,11 @@ static void repl_link(struct ptdesc *table, void *entry, pteval_t val,
 			continue;
 		}
 		if (!repl_find(child, domain) &&
-		    repl_wants_copy(child, level - 1, domain))
-			repl_copy_table(child, level - 1, copy->pt_repl_mm,
-					domain, NULL, copy->pt_repl_lazy);
+		    repl_wants_copy(child, level - 1, domain) &&
+		    repl_copy_table(child, level - 1, copy->pt_repl_mm,
+				    domain, NULL, copy->pt_repl_lazy) &&
+		    level - 1 == PG_LEVEL_2M && !copy->pt_repl_lazy)
+			repl_link_filled(child, copy->pt_repl_mm, domain);
 		/* A walker that follows the link finds the copy filled. */
 		smp_wmb();
 		repl_write(slot, repl_translate(val, domain), level);

@@ -678,6 +678,42 @@ static void repl_test_short_of_memory(struct kunit *test)
 	repl_test_empty(t);
 }
 
+static void repl_test_unlink(struct ptdesc *table)
+{
+	struct ptdesc *copy;
+
+	while ((copy = table->pt_repl)) {
+		repl_unlink(table, &table->pt_repl);
+		__free_page(ptdesc_page(copy));
+	}
+}
+
+/* Somebody fills a PMD table between its being stored and its having copies. */
+static void repl_test_filled_before_it_is_linked(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct ptdesc *pmd, *pte;
+	pud_t *pud;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	repl_test_copy(test);
+	pud = pud_offset(p4d_offset(pgd_offset(t->mm, TEST_ADDR), TEST_ADDR),
+			 TEST_ADDR);
+	pmd = virt_to_ptdesc(t->pmdp);
+	pte = virt_to_ptdesc(t->ptep);
+	/* As it was then: the tables are there, their copies are not. */
+	repl_test_unlink(pmd);
+	repl_test_unlink(pte);
+	set_pud(pud, *pud);
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+	KUNIT_EXPECT_NOT_NULL(test, pmd->pt_repl);
+	KUNIT_EXPECT_FALSE(test, nodes_empty(t->mm->pgtable_repl->lacking));
+	pgtable_repl_refill(t->mm, NULL);
+	KUNIT_EXPECT_NOT_NULL(test, pte->pt_repl);
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+}
+
 /* A node's watermarks, out of reach or as they were. */
 struct repl_marks {
 	unsigned long mark[MAX_NR_ZONES][NR_WMARK];
@@ -2184,6 +2220,7 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_enable_and_disable),
 	KUNIT_CASE(repl_test_change_of_mask),
 	KUNIT_CASE(repl_test_short_of_memory),
+	KUNIT_CASE(repl_test_filled_before_it_is_linked),
 	KUNIT_CASE(repl_test_leaves_reserves_alone),
 	KUNIT_CASE_SLOW(repl_test_reserve_is_refilled),
 	KUNIT_CASE_SLOW(repl_test_reserve_serves_roots),
