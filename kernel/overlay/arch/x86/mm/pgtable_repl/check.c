@@ -10,8 +10,9 @@
  *    same flags;
  *  - a copy lies on its domain's node, belongs to the mm, and heads no list;
  *  - a domain has at most one copy of a table, and one only if it has a copy of
- *    the table's parent (a lazy copy may come to be without when its table is
- *    moved, by mremap);
+ *    the table's parent (one may come to be without when its table is moved, by
+ *    mremap: a lazy copy, or one moved to where there was no memory for that of
+ *    the parent, which is counted as a fallback);
  *  - roots equal the canonical root in the kernel's half, and, with page-table
  *    isolation, the halves that user space runs on map what the others map.
  *
@@ -137,6 +138,22 @@ static void repl_check_user_root(struct repl_check *c)
 	}
 }
 
+/* Copies of a table that have none of its parent above them. */
+static void repl_check_parent(struct repl_check *c, struct ptdesc *table,
+			      struct ptdesc *parent, enum pg_level level,
+			      unsigned long addr)
+{
+	struct ptdesc *copy;
+
+	if (atomic_long_read(&c->mm->pgtable_repl->fallbacks))
+		return;
+	for_each_copy(copy, table)
+		if (!copy->pt_repl_lazy &&
+		    !repl_find(parent, copy->pt_repl_domain))
+			repl_diff(c, "copy without a parent", addr, level,
+				  copy->pt_repl_domain, 0, 0);
+}
+
 static void repl_check_table(struct repl_check *c, struct ptdesc *table,
 			     struct ptdesc *parent, enum pg_level level,
 			     unsigned long addr)
@@ -149,13 +166,10 @@ static void repl_check_table(struct repl_check *c, struct ptdesc *table,
 
 	ptl = repl_lockptr(c->mm, table, level);
 	spin_lock(ptl);
-	for_each_copy(copy, table) {
+	for_each_copy(copy, table)
 		repl_check_copy(c, table, copy, level, addr);
-		if (parent && !copy->pt_repl_lazy &&
-		    !repl_find(parent, copy->pt_repl_domain))
-			repl_diff(c, "copy without a parent", addr, level,
-				  copy->pt_repl_domain, 0, 0);
-	}
+	if (parent)
+		repl_check_parent(c, table, parent, level, addr);
 	spin_unlock(ptl);
 	if (level == PG_LEVEL_4K)
 		return;
@@ -181,15 +195,10 @@ static void repl_check_table(struct repl_check *c, struct ptdesc *table,
 
 			if (lock != ptl)
 				spin_lock_nested(lock, SINGLE_DEPTH_NESTING);
-			for_each_copy(copy, child) {
+			for_each_copy(copy, child)
 				repl_check_copy(c, child, copy, PG_LEVEL_4K,
 						below);
-				if (!copy->pt_repl_lazy &&
-				    !repl_find(table, copy->pt_repl_domain))
-					repl_diff(c, "copy without a parent",
-						  below, PG_LEVEL_4K,
-						  copy->pt_repl_domain, 0, 0);
-			}
+			repl_check_parent(c, child, table, PG_LEVEL_4K, below);
 			if (lock != ptl)
 				spin_unlock(lock);
 		}

@@ -714,6 +714,32 @@ static void repl_test_filled_before_it_is_linked(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
 }
 
+/* As mremap may leave a table: with copies, and its new parent without. */
+static void repl_test_moved_below_a_fallback(struct kunit *test)
+{
+	unsigned long max = sysctl_pgtable_repl_process_max;
+	struct repl_test *t = test->priv;
+	pud_t *pud;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	repl_test_copy(test);
+	pud = pud_offset(p4d_offset(pgd_offset(t->mm, TEST_ADDR), TEST_ADDR),
+			 TEST_ADDR);
+	repl_test_unlink(virt_to_ptdesc(t->pmdp));
+	/* No memory for those of the parent. */
+	WRITE_ONCE(sysctl_pgtable_repl_process_max, 1);
+	set_pud(pud, *pud);
+	WRITE_ONCE(sysctl_pgtable_repl_process_max, max);
+	KUNIT_EXPECT_NULL(test, virt_to_ptdesc(t->pmdp)->pt_repl);
+	KUNIT_EXPECT_NOT_NULL(test, virt_to_ptdesc(t->ptep)->pt_repl);
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+	/* They are of use again when the parent has them. */
+	KUNIT_EXPECT_EQ(test, repl_test_all(t), 0);
+	KUNIT_EXPECT_NOT_NULL(test, virt_to_ptdesc(t->pmdp)->pt_repl);
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+}
+
 /* A node's watermarks, out of reach or as they were. */
 struct repl_marks {
 	unsigned long mark[MAX_NR_ZONES][NR_WMARK];
@@ -2221,6 +2247,7 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_change_of_mask),
 	KUNIT_CASE(repl_test_short_of_memory),
 	KUNIT_CASE(repl_test_filled_before_it_is_linked),
+	KUNIT_CASE(repl_test_moved_below_a_fallback),
 	KUNIT_CASE(repl_test_leaves_reserves_alone),
 	KUNIT_CASE_SLOW(repl_test_reserve_is_refilled),
 	KUNIT_CASE_SLOW(repl_test_reserve_serves_roots),
