@@ -680,13 +680,22 @@ int pgtable_repl_exec(struct mm_struct *mm)
  */
 void pgtable_repl_exec_secure(void)
 {
+	const struct pgtable_repl_policy off = {
+		.mode = PR_PGTABLE_REPL_OFF,
+		.source = PGTABLE_REPL_NONE,
+	};
 	struct pgtable_repl_policy policy;
 
 	pgtable_repl_get(current->mm, &policy);
 	if (!pgtable_repl_own(&policy))
 		return;
 	policy.source = PGTABLE_REPL_NONE;
-	pgtable_repl_set(current->mm, &policy);
+	/*
+	 * What is to hold may be refused, as when a node has just gone.  Then it is
+	 * off for now, and follows what holds by then: pgtable_repl_exec_done().
+	 */
+	if (pgtable_repl_set(current->mm, &policy))
+		repl_set(current->mm, &off, REPL_BY_ASKER, NULL);
 }
 
 /*
