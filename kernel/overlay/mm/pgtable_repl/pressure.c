@@ -31,6 +31,7 @@
 static void repl_drop(struct work_struct *work);
 static DECLARE_WORK(repl_drop_work, repl_drop);
 static atomic_long_t repl_drop_wanted[MAX_NUMNODES];	/* pages */
+static unsigned long repl_drop_wanted_at[MAX_NUMNODES];	/* last, in jiffies */
 static atomic_long_t repl_drop_freed[MAX_NUMNODES];	/* pages, ever */
 static struct workqueue_struct *repl_drop_wq;
 
@@ -386,15 +387,26 @@ static void repl_drop(struct work_struct *work)
 		pgtable_repl_repair_later();
 }
 
+/* Reclaim that goes on asks again within this time. */
+#define REPL_WANTED_MAX		(4 * HZ)
+
 /**
  * pgtable_repl_want() - ask for copies of a node
  * @nid: the node
  * @pages: how many
  *
+ * What was wanted adds up while the node stays short, and pays for a large tree.
+ * That of an earlier shortage, which went without it, does not.
+ *
  * Context: any.
  */
 void pgtable_repl_want(int nid, unsigned long pages)
 {
+	unsigned long at = READ_ONCE(repl_drop_wanted_at[nid]);
+
+	if (time_after(jiffies, at + REPL_WANTED_MAX))
+		atomic_long_set(&repl_drop_wanted[nid], 0);
+	WRITE_ONCE(repl_drop_wanted_at[nid], jiffies);
 	atomic_long_add(pages, &repl_drop_wanted[nid]);
 }
 

@@ -925,6 +925,49 @@ static void repl_test_others_are_exiting(struct kunit *test)
 	mmput(other);
 }
 
+/* A node is short, and somebody wants so many pages of it.  Was a tree dropped? */
+static bool repl_test_want(struct repl_test *t, int nid, unsigned long pages)
+{
+	struct repl_marks marks;
+
+	repl_test_marks(&marks, nid, true);
+	pgtable_repl_want(nid, pages);
+	pgtable_repl_drop_now(MAX_SCHEDULE_TIMEOUT);
+	repl_test_marks(&marks, nid, false);
+	return node_isset(nid, t->mm->pgtable_repl->dropped);
+}
+
+/* What was wanted long ago does not pay for a tree now. */
+static void repl_test_wants_expire(struct kunit *test)
+{
+	/* So much that what kswapd asks for meanwhile is nothing. */
+	const unsigned long many = 1UL << 30;
+	struct repl_test *t = test->priv;
+	struct pgtable_repl_policy policy;
+	bool at_once, late, paid;
+	atomic_long_t *had;
+	int i, nid;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	pgtable_repl_get(t->mm, &policy);
+	if (nodes_weight(policy.nodes) < 2)
+		kunit_skip(test, "needs memory for others meanwhile");
+	for_each_node_mask(i, policy.nodes)
+		nid = i;
+	had = &t->mm->pgtable_repl->node_pages[nid];
+	atomic_long_add(many, had);
+	at_once = repl_test_want(t, nid, many / 4 * 3);
+	msleep(5000);
+	late = repl_test_want(t, nid, many / 2);
+	paid = repl_test_want(t, nid, many);
+	atomic_long_sub(many, had);
+
+	KUNIT_EXPECT_FALSE(test, at_once);
+	KUNIT_EXPECT_FALSE(test, late);
+	KUNIT_EXPECT_TRUE(test, paid);
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+}
+
 #ifdef CONFIG_MEMCG
 static int repl_test_keep_asking(void *unused)
 {
@@ -2252,6 +2295,7 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE_SLOW(repl_test_reserve_is_refilled),
 	KUNIT_CASE_SLOW(repl_test_reserve_serves_roots),
 	KUNIT_CASE(repl_test_others_are_exiting),
+	KUNIT_CASE_SLOW(repl_test_wants_expire),
 	KUNIT_CASE(repl_test_others_keep_asking),
 	KUNIT_CASE(repl_test_mode_reaches_the_busy),
 	KUNIT_CASE(repl_test_check_finds_damage),
