@@ -175,11 +175,11 @@ config_random() {
 		for feature in y n; do
 			rm -rf "$out"
 			mkdir -p "$out"
-			printf 'CONFIG_%s\n' 64BIT=y SMP=y NUMA=y ACPI=y PCI=y PGTABLE_REPL=$feature \
-				COMPILE_TEST=n WERROR=n GCC_PLUGINS=n DEBUG_INFO_NONE=y >"$out.fragment"
+			printf 'CONFIG_%s\n' 64BIT=y SMP=y NUMA=y ACPI=y PCI=y JUMP_LABEL=y \
+				PGTABLE_REPL=$feature COMPILE_TEST=n WERROR=n GCC_PLUGINS=n DEBUG_INFO_NONE=y >"$out.fragment"
 			make_in "$out" -s KCONFIG_SEED="$seed" KCONFIG_ALLCONFIG="$out.fragment" \
 				randconfig >"$out.log" 2>&1
-			line="  seed $seed, PGTABLE_REPL=$(sed -n 's/^CONFIG_PGTABLE_REPL=//p' "$out/.config")"
+			line="  seed $seed, $(grep -w CONFIG_PGTABLE_REPL "$out/.config" || echo 'no PGTABLE_REPL')"
 			if compile "$out" "${touched[@]}"; then
 				say "$line: compiles"
 			else
