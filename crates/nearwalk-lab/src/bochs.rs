@@ -37,6 +37,10 @@ pub const MODELS: [&str; 8] = [
 /// The models from Ice Lake on report a clock that makes every sleep fifty
 /// times as long.
 pub const DEFAULT_MODEL: &str = "corei7_haswell_4770";
+/// Functions of Linux that find fault with what it says of itself: its CPUID has
+/// more cores than packages are made of (parse_legacy), and nodes made up by
+/// numa=fake part CPUs that it has share a cache (topology_sane).
+pub const KNOWN_WARNINGS: &[&str] = &["parse_legacy", "topology_sane"];
 /// For which the firmware has tables.
 pub const MAX_CPUS: u32 = 8;
 pub const MAX_MIB: u64 = 2048;

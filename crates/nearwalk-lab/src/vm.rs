@@ -162,6 +162,10 @@ impl Vm {
             qemu
         };
 
+        let scanner = match config.emulator {
+            Emulator::Qemu => Scanner::default(),
+            Emulator::Bochs => Scanner::knowing(bochs::KNOWN_WARNINGS),
+        };
         let clone = |stream: &UnixStream| stream.try_clone().map_err(Error::io("a socket"));
         let (sender, events) = mpsc::channel();
         let ctl_reader = clone(&ctl)?;
@@ -177,7 +181,7 @@ impl Vm {
                 relay::output(stdout, job.stdout, sender.clone()),
                 relay::output(stderr, job.stderr, sender.clone()),
             ],
-            console: Console::watch(console, console_log, sender.clone()),
+            console: Console::watch(console, scanner, console_log, sender.clone()),
             monitor: match config.emulator {
                 Emulator::Qemu => Monitor::new(qmp).ok(),
                 Emulator::Bochs => None,
@@ -508,9 +512,13 @@ struct Console {
 }
 
 impl Console {
-    fn watch(mut port: UnixStream, mut log: ConsoleLog, events: Sender<Event>) -> Console {
+    fn watch(
+        mut port: UnixStream,
+        mut scanner: Scanner,
+        mut log: ConsoleLog,
+        events: Sender<Event>,
+    ) -> Console {
         let thread = thread::spawn(move || {
-            let mut scanner = Scanner::default();
             let mut buffer = vec![0; 16 << 10];
             while let Ok(count @ 1..) = port.read(&mut buffer) {
                 log.write(&buffer[..count]);
