@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Runs tests while the kernel looks for data races. Reports in which no function of
-# replication stands are Linux's own: they are counted. The others are printed, and fail.
+# replication stands (pgtable_repl, repl_...) are Linux's own: they are named. The others are printed, and fail.
 # Usage: kcsan.sh COMMAND [ARGUMENT...]
 mount -t debugfs none /sys/kernel/debug 2>/dev/null
 echo on >/sys/kernel/debug/kcsan || exit
@@ -17,14 +17,17 @@ dmesg | awk '
 			if (ours) {
 				mine++
 				printf "%s", report
+			} else {
+				print "# not ours: " title
 			}
 		}
-		inside = !inside; report = ""; ours = 0
+		inside = !inside; report = title = ""; ours = 0
 		next
 	}
 	inside {
 		report = report "# " $0 "\n"
-		if (/repl/) ours = 1
+		if (sub(/^BUG: KCSAN: data-race in /, "")) title = $0
+		if (/(^|[ /_])repl_|pgtable_repl/) ours = 1
 	}
 	END {
 		printf "# data races: %d pairs of functions, replication in %d\n", reports, mine
