@@ -69,7 +69,8 @@ unsigned int pgtable_repl_max_domains(void)
  */
 unsigned int pgtable_repl_nr_domains(void)
 {
-	return pgtable_repl_finer ? repl_domains.nr : nr_node_ids;
+	return READ_ONCE(pgtable_repl_finer) ? READ_ONCE(repl_domains.nr) :
+					       nr_node_ids;
 }
 EXPORT_SYMBOL_GPL(pgtable_repl_nr_domains);
 
@@ -80,8 +81,8 @@ EXPORT_SYMBOL_GPL(pgtable_repl_nr_domains);
 int pgtable_repl_domain_node(unsigned int domain)
 {
 	/* The bound is for faults that began when domains were nodes. */
-	return pgtable_repl_finer && domain < REPL_DOMAINS_MAX ?
-	       repl_domains.node[domain] : domain;
+	return READ_ONCE(pgtable_repl_finer) && domain < REPL_DOMAINS_MAX ?
+	       READ_ONCE(repl_domains.node[domain]) : domain;
 }
 EXPORT_SYMBOL_GPL(pgtable_repl_domain_node);
 
@@ -117,15 +118,15 @@ void pgtable_repl_nodes(nodemask_t *nodes)
  */
 unsigned int pgtable_repl_home_domain(int nid, int cpu)
 {
-	unsigned int domain;
+	unsigned int domain, nr = READ_ONCE(repl_domains.nr);
 
 	if (cpu >= 0 && cpu < nr_cpu_ids) {
 		domain = domain_of(cpu);
-		if (domain < repl_domains.nr && repl_domains.node[domain] == nid)
+		if (domain < nr && READ_ONCE(repl_domains.node[domain]) == nid)
 			return domain;
 	}
-	for (domain = 0; domain < repl_domains.nr; domain++)
-		if (repl_domains.node[domain] == nid)
+	for (domain = 0; domain < nr; domain++)
+		if (READ_ONCE(repl_domains.node[domain]) == nid)
 			return domain;
 	return PGTABLE_REPL_NO_DOMAIN;
 }
@@ -457,21 +458,24 @@ void repl_domain_map_publish(struct repl_domain_map *new)
 	unsigned int domain, nr;
 	int cpu;
 
+	/* Context switches and page faults read this at any time, without a lock. */
 	for_each_possible_cpu(cpu)
-		per_cpu(pgtable_repl_cpu_domain, cpu) = PGTABLE_REPL_NO_DOMAIN;
+		WRITE_ONCE(per_cpu(pgtable_repl_cpu_domain, cpu),
+			   PGTABLE_REPL_NO_DOMAIN);
 	nr = new->kind == REPL_BY_NODE ? nr_node_ids : new->nr;
 	for (domain = 0; domain < nr; domain++)
 		for_each_cpu(cpu, &new->cpus[domain])
-			per_cpu(pgtable_repl_cpu_domain, cpu) = domain;
+			WRITE_ONCE(per_cpu(pgtable_repl_cpu_domain, cpu), domain);
 
 	repl_domains.kind = new->kind;
-	repl_domains.nr = new->nr;
-	memcpy(repl_domains.node, new->node, sizeof(new->node));
+	WRITE_ONCE(repl_domains.nr, new->nr);
+	for (domain = 0; domain < REPL_DOMAINS_MAX; domain++)
+		WRITE_ONCE(repl_domains.node[domain], new->node[domain]);
 	swap(repl_domains.cpus, new->cpus);
 	spin_lock(&repl_domains_text_lock);
 	swap(repl_domains.text, new->text);
 	spin_unlock(&repl_domains_text_lock);
-	pgtable_repl_finer = new->kind != REPL_BY_NODE;
+	WRITE_ONCE(pgtable_repl_finer, new->kind != REPL_BY_NODE);
 	repl_domains_renumber();
 }
 
@@ -498,7 +502,7 @@ static int repl_cpu_online(unsigned int cpu)
 		return 0;
 	if (old != PGTABLE_REPL_NO_DOMAIN)
 		cpumask_clear_cpu(cpu, &repl_domains.cpus[old]);
-	per_cpu(pgtable_repl_cpu_domain, cpu) = new;
+	WRITE_ONCE(per_cpu(pgtable_repl_cpu_domain, cpu), new);
 	if (new != PGTABLE_REPL_NO_DOMAIN)
 		cpumask_set_cpu(cpu, &repl_domains.cpus[new]);
 	return 0;

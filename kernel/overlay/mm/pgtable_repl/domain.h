@@ -20,7 +20,7 @@ extern unsigned int pgtable_repl_no_domain;
 /* The domain that a CPU belongs to, which vm.pgtable_repl_domains says. */
 static inline unsigned int domain_of(int cpu)
 {
-	return per_cpu(pgtable_repl_cpu_domain, cpu);
+	return READ_ONCE(per_cpu(pgtable_repl_cpu_domain, cpu));
 }
 
 /* The domain of the CPU that this runs on; preemption is off. */

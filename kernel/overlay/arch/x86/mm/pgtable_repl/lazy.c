@@ -372,7 +372,7 @@ static noinline bool repl_fault_vma(struct vm_area_struct *vma,
  */
 bool __pgtable_repl_fault(struct vm_area_struct *vma, unsigned long addr)
 {
-	struct pgtable_repl *repl = vma->vm_mm->pgtable_repl;
+	struct pgtable_repl *repl = mm_pgtable_repl(vma->vm_mm);
 
 	if (!READ_ONCE(repl->lazy))
 		return false;

@@ -117,7 +117,7 @@ pgd_t *__pgtable_repl_loaded_pgd(struct mm_struct *mm)
 	 * Past a change of domains, an address space that is exiting keeps the
 	 * roots that it had; the CPU that it exits on may be in another domain.
 	 */
-	if (pgtable_repl_map && !atomic_read(&mm->mm_users))
+	if (READ_ONCE(pgtable_repl_map) && !atomic_read(&mm->mm_users))
 		for (domain = 0; domain < pgtable_repl_max_domains(); domain++)
 			if (pgd == READ_ONCE(repl->roots[domain]))
 				return pgd;

@@ -302,7 +302,7 @@ static inline unsigned int repl_table_domain(const struct ptdesc *table)
 {
 	int nid = page_to_nid(ptdesc_page(table));
 
-	if (likely(!pgtable_repl_finer))
+	if (likely(!READ_ONCE(pgtable_repl_finer)))
 		return nid;
 	return pgtable_repl_home_domain(nid, table->pt_repl_cpu - 1);
 }
