@@ -4,6 +4,7 @@
 #define _LINUX_PGTABLE_REPL_ACCESS_H
 
 #include <linux/errno.h>
+#include <linux/irqflags.h>
 #include <linux/pgtable_repl.h>
 #include <linux/sched.h>
 
@@ -37,6 +38,17 @@ static inline long pgtable_repl_read_string(char *to, const char __user *from,
 }
 
 /*
+ * Canonical tables of current->mm are about to be walked with interrupts off, which
+ * @flags are from before.  See arch/x86/mm/pgtable_repl/shootdown.c.
+ */
+static inline void pgtable_repl_reads(unsigned long flags)
+{
+	if (pgtable_repl_lazy_active() && irqs_disabled_flags(flags) &&
+	    mm_has_lazy_pgtables(current->mm))
+		__pgtable_repl_reads(current->mm);
+}
+
+/*
  * A page of @vma has been faulted in for an access that is tried again, maybe with
  * interrupts off: have it in the tree of this CPU, too.  Should the task be moved
  * to another domain meanwhile, it fails once more.
@@ -63,6 +75,8 @@ static inline long pgtable_repl_read_string(char *to, const char __user *from,
 {
 	return -EFAULT;
 }
+
+static inline void pgtable_repl_reads(unsigned long flags) { }
 
 static inline void pgtable_repl_faulted_in(struct vm_area_struct *vma,
 					   unsigned long addr) { }

@@ -5,76 +5,19 @@
  * Samples are taken with interrupts off, or in an NMI.  A fault there on what the
  * CPU's tree lacks cannot be answered (arch/x86/mm/pgtable_repl/lazy.c), and the
  * sample would lack its stack, its strings and its call chain.  The canonical tree
- * has the page, and GUP walks that without a lock.
+ * has the page.
+ *
+ * No reference is taken to it: the last one might be put here, and to free a page
+ * takes locks that the code may hold which an NMI, or a probe, has interrupted.  As
+ * where hardware reads, whoever takes the page away first flushes it from this CPU,
+ * and so waits until interrupts are on again.
  */
-#include <linux/highmem.h>
-#include <linux/irq_work.h>
 #include <linux/mm.h>
-#include <linux/percpu.h>
 #include <linux/pgtable_repl_access.h>
 #include <linux/string.h>
 #include <linux/uaccess.h>
-#include <kunit/visibility.h>
+#include <asm/tlb.h>
 #include "internal.h"
-
-/*
- * Pages that nobody else has a reference to any more.  To free one takes locks that
- * the code may hold which an NMI, or a probe, has interrupted.  So does to wake who
- * waits until those of a DAX file are in no other use.
- */
-struct repl_last {
-	struct page *pages[8];
-	struct irq_work work;
-};
-
-static void repl_put_last(struct irq_work *work);
-
-static DEFINE_PER_CPU(struct repl_last, repl_last) = {
-	.work = IRQ_WORK_INIT(repl_put_last),
-};
-
-/* Where a page will go, of which there will be at most one. */
-#define REPL_TAKEN	((struct page *)1UL)
-
-static void repl_put_last(struct irq_work *work)
-{
-	struct repl_last *last = container_of(work, struct repl_last, work);
-	int i;
-
-	for (i = 0; i < ARRAY_SIZE(last->pages); i++) {
-		struct page *page = READ_ONCE(last->pages[i]);
-
-		if (!page || page == REPL_TAKEN)
-			continue;
-		WRITE_ONCE(last->pages[i], NULL);
-		put_page(page);
-	}
-}
-
-/* Have room for a page of this CPU's; NULL where there is none. */
-VISIBLE_IF_KUNIT struct page **repl_last_take(void)
-{
-	struct repl_last *last = this_cpu_ptr(&repl_last);
-	int i;
-
-	for (i = 0; i < ARRAY_SIZE(last->pages); i++)
-		if (!cmpxchg(&last->pages[i], NULL, REPL_TAKEN))
-			return &last->pages[i];
-	return NULL;
-}
-
-/* Let go of @page, and of the room for it. */
-VISIBLE_IF_KUNIT void repl_last_put(struct page **room, struct page *page)
-{
-	/* Of a device's page, who waits for the last but one is woken. */
-	if (!page || folio_ref_add_unless(page_folio(page), -1,
-					  is_zone_device_page(page) ? 2 : 1)) {
-		WRITE_ONCE(*room, NULL);
-		return;
-	}
-	WRITE_ONCE(*room, page);
-	irq_work_queue(&this_cpu_ptr(&repl_last)->work);
-}
 
 /*
  * Read @n bytes at most, up to the end of @from's page.  Returns how many, 0 if the
@@ -83,32 +26,23 @@ VISIBLE_IF_KUNIT void repl_last_put(struct page **room, struct page *page)
 static unsigned long repl_read_page(char *to, const char __user *from,
 				    unsigned long n, unsigned long *length)
 {
-	unsigned long offset = offset_in_page(from), flags;
-	struct page **room, *page = NULL;
+	unsigned long flags;
 	char *mem, some[64];
 
 	if (!to) {
 		to = some;
 		n = min(n, sizeof(some));
 	}
-	n = min(n, PAGE_SIZE - offset);
+	n = min(n, PAGE_SIZE - offset_in_page(from));
 	local_irq_save(flags);
-	room = repl_last_take();
-	if (!room || !get_user_page_fast_only((unsigned long)from, 0, &page)) {
-		n = 0;
-		goto out;
-	}
-	mem = kmap_local_page(page);
+	mem = nmi_uaccess_okay() ?
+	      arch_pgtable_repl_peek(current->mm, (unsigned long)from) : NULL;
 	/* As accesses to user memory are, safe against memory that has gone bad. */
-	n -= copy_mc_to_kernel(to, mem + offset, n);
-	kunmap_local(mem);
+	n = mem ? n - copy_mc_to_kernel(to, mem, n) : 0;
+	local_irq_restore(flags);
 	/* Of what was copied: the page may change. */
 	if (length)
 		*length = strnlen(to, n);
-out:
-	if (room)
-		repl_last_put(room, page);
-	local_irq_restore(flags);
 	return n;
 }
 

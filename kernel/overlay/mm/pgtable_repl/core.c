@@ -28,7 +28,8 @@ static struct pgtable_repl *pgtable_repl_create(struct mm_struct *mm, bool forki
 	repl->node_pages = kcalloc(nr_node_ids, sizeof(*repl->node_pages),
 				   GFP_KERNEL_ACCOUNT);
 	repl->retired = kcalloc(nr, sizeof(*repl->retired), GFP_KERNEL_ACCOUNT);
-	if (!repl->node_pages || !repl->retired) {
+	if (!repl->node_pages || !repl->retired ||
+	    !zalloc_cpumask_var(&repl->readers, GFP_KERNEL_ACCOUNT)) {
 		kfree(repl->retired);
 		kfree(repl->node_pages);
 		kfree(repl);
@@ -91,6 +92,7 @@ void pgtable_repl_destroy(struct mm_struct *mm)
 		  atomic_long_read(&repl->holds));
 	VM_WARN_ON_ONCE(atomic_read(&repl->huge_held));
 	mm->pgtable_repl = NULL;
+	free_cpumask_var(repl->readers);
 	kfree(repl->retired);
 	kfree(repl->node_pages);
 	kfree(repl);

@@ -71,6 +71,8 @@ struct obj_cgroup;
  * @fills: page faults of lazy domains answered from the canonical tree
  * @ipis_requested: CPUs that TLB shootdowns of lazy trees would have been sent to
  * @ipis_sent: and to which they were
+ * @readers: CPUs that may be reading, with interrupts off, what canonical tables
+ *	map; see shootdown.c
  * @huge_held: gathers that have changed huge pages which lazy copies held, until
  *	they have flushed them
  * @unrecorded: tasks gathered when lazy trees were published, and tell nobody of
@@ -116,6 +118,7 @@ struct pgtable_repl {
 	atomic_long_t fills;
 	atomic_long_t ipis_requested;
 	atomic_long_t ipis_sent;
+	cpumask_var_t readers;
 	atomic_t huge_held;
 	unsigned int unrecorded;
 	unsigned int publications;
@@ -398,11 +401,6 @@ void pgtable_repl_account(struct page *page, struct mm_struct *mm, int sign);
 int pgtable_repl_set_reserve(unsigned long pages);
 unsigned long pgtable_repl_reserve_pages(int nid);
 
-#if IS_ENABLED(CONFIG_KUNIT)
-struct page **repl_last_take(void);				/* access.c */
-void repl_last_put(struct page **room, struct page *page);
-#endif
-
 /* Names by value, shared by the files of processes and groups. */
 extern const char * const pgtable_repl_source_names[];
 extern const char * const pgtable_repl_mode_names[];
@@ -422,6 +420,8 @@ void arch_pgtable_repl_free_pages(struct list_head *pages);
 void arch_pgtable_repl_free_pages_later(struct list_head *pages);
 bool arch_pgtable_repl_supported(void);
 void arch_pgtable_repl_key_set(bool lazy, bool on);
+void *arch_pgtable_repl_peek(struct mm_struct *mm,		/* lazy.c */
+			     unsigned long addr);
 void arch_pgtable_repl_idle(struct mm_struct *mm,		/* idle.c */
 			    struct list_head *pages);
 void pgtable_repl_reload_cr3(struct mm_struct *mm);		/* tlb.c */

@@ -33,6 +33,8 @@ const struct cpumask *pgtable_repl_shootdown(struct mm_struct *mm,
 					     unsigned long start,
 					     unsigned long end,
 					     const struct mmu_gather *tlb);
+void __pgtable_repl_reads(struct mm_struct *mm);
+void __pgtable_repl_reads_end(struct mm_struct *mm);
 
 /*
  * The last address space and 2 MiB of it that this CPU faulted in and found its
@@ -111,6 +113,13 @@ static __always_inline bool pgtable_repl_filters(struct mm_struct *mm)
 	       __pgtable_repl_filters(mm);
 }
 
+/* This CPU has been told to flush @mm, or all if that is NULL. */
+static __always_inline void pgtable_repl_reads_end(struct mm_struct *mm)
+{
+	if (pgtable_repl_lazy_active() && mm && mm->pgtable_repl)
+		__pgtable_repl_reads_end(mm);
+}
+
 /* Add CPUs that may have a translation of a page, whose entry has been changed. */
 static __always_inline void pgtable_repl_add_sharers(struct cpumask *to,
 						     struct mm_struct *mm,
@@ -138,6 +147,8 @@ static inline bool pgtable_repl_fault_atomic(struct mm_struct *mm,
 }
 
 static inline bool pgtable_repl_filters(struct mm_struct *mm) { return false; }
+
+static inline void pgtable_repl_reads_end(struct mm_struct *mm) { }
 
 static inline void pgtable_repl_add_sharers(struct cpumask *to,
 					    struct mm_struct *mm,

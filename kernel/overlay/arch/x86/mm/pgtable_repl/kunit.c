@@ -13,7 +13,6 @@
 #include <linux/irq_work.h>
 #include <linux/kthread.h>
 #include <linux/memcontrol.h>
-#include <linux/memremap.h>
 #include <linux/mman.h>
 #include <linux/pgtable_copies.h>
 #include <linux/perf_event.h>
@@ -21,7 +20,6 @@
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/uaccess.h>
-#include <linux/wait_bit.h>
 #include <trace/events/pgtable_repl.h>
 #include <asm/pgtable_repl_lazy.h>
 #include <asm/tlb.h>
@@ -1490,40 +1488,75 @@ static void repl_test_lazy_answers_with_interrupts_on(struct kunit *test)
 	repl_test_leave(test);
 }
 
-#ifdef CONFIG_FS_DAX
-/* A reader that is the last user of a page of a DAX file wakes who waits for that. */
-static void repl_test_lazy_read_wakes_who_waits(struct kunit *test)
+/* Whether a flush of the page reaches this CPU, should the process run everywhere. */
+static bool repl_test_reaches_this(unsigned long addr)
 {
-	struct dev_pagemap pgmap = { .type = MEMORY_DEVICE_FS_DAX };
-	struct wait_bit_queue_entry wait;
-	struct page **room, *page;
-	wait_queue_head_t *queue;
-	unsigned long flags;
-	long left;
+	struct mm_struct *mm = current->mm;
+	bool reached;
 
-	page = kunit_kzalloc(test, sizeof(struct folio), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, page);
-	set_page_zone(page, ZONE_DEVICE);
-	page->pgmap = &pgmap;
-	set_page_count(page, 2);	/* the file's, and the reader's */
-	static_branch_inc(&devmap_managed_key);
-	/* As dax_layout_busy_page()'s callers. */
-	queue = __var_waitqueue(&page->_refcount);
-	init_wait_var_entry(&wait, &page->_refcount, 0);
-	prepare_to_wait_event(queue, &wait.wq_entry, TASK_UNINTERRUPTIBLE);
-	local_irq_save(flags);
-	room = repl_last_take();
-	if (room)
-		repl_last_put(room, page);
-	local_irq_restore(flags);
-	left = schedule_timeout(10 * HZ);
-	finish_wait(queue, &wait.wq_entry);
-	static_branch_dec(&devmap_managed_key);
-	KUNIT_EXPECT_NOT_NULL(test, room);
-	KUNIT_EXPECT_NE(test, left, 0);
-	KUNIT_EXPECT_EQ(test, page_ref_count(page), 1);
+	cpumask_copy(mm_cpumask(mm), cpu_online_mask);
+	preempt_disable();
+	reached = cpumask_test_cpu(smp_processor_id(),
+			pgtable_repl_shootdown(mm, addr, addr + PAGE_SIZE, NULL));
+	preempt_enable();
+	return reached;
 }
-#endif
+
+/* Who reads canonical tables with interrupts off is not left out. */
+static void repl_test_lazy_waits_for_readers(struct kunit *test)
+{
+	unsigned long addr = repl_test_map(test, 1), flags, left;
+	u64 value = 0x600d, got = 0;
+	struct page *page;
+	int n;
+
+	repl_test_elsewhere(test, addr, &value, sizeof(value));
+	migrate_disable();
+	KUNIT_EXPECT_FALSE(test, repl_test_reaches_this(addr));
+
+	/* It may free the page itself. */
+	KUNIT_EXPECT_EQ(test, get_user_pages_fast_only(addr, 1, 0, &page), 1);
+	put_page(page);
+	KUNIT_EXPECT_FALSE(test, repl_test_reaches_this(addr));
+
+	local_irq_save(flags);
+	n = get_user_pages_fast_only(addr, 1, 0, &page);
+	local_irq_restore(flags);
+	KUNIT_EXPECT_EQ(test, n, 1);
+	put_page(page);
+	KUNIT_EXPECT_TRUE(test, repl_test_reaches_this(addr));
+	flush_tlb_mm_range(current->mm, addr, addr + PAGE_SIZE, PAGE_SHIFT, false);
+	KUNIT_EXPECT_FALSE(test, repl_test_reaches_this(addr));
+
+	local_irq_save(flags);
+	left = copy_from_user_nmi(&got, (void __user *)addr, sizeof(got));
+	local_irq_restore(flags);
+	KUNIT_EXPECT_EQ(test, left, 0);
+	KUNIT_EXPECT_EQ(test, got, value);
+	KUNIT_EXPECT_TRUE(test, repl_test_reaches_this(addr));
+	migrate_enable();
+	repl_test_leave(test);
+}
+
+/* The end of a huge page is found as well, and with it what PAT has in its bits. */
+static void repl_test_lazy_reads_huge_pages(struct kunit *test)
+{
+	unsigned long addr = repl_test_map(test, PMD_SIZE / PAGE_SIZE * 2), flags;
+	u64 value = 0x600d, got = 0;
+	unsigned long huge, left;
+
+	huge = ALIGN(addr, PMD_SIZE);
+	KUNIT_ASSERT_EQ(test, do_madvise(current->mm, huge, PMD_SIZE, MADV_HUGEPAGE), 0);
+	addr = huge + PMD_SIZE - PAGE_SIZE - sizeof(value) / 2;
+	repl_test_elsewhere(test, addr, &value, sizeof(value));
+	local_irq_save(flags);
+	left = copy_from_user_nmi(&got, (void __user *)addr, sizeof(got));
+	local_irq_restore(flags);
+	KUNIT_EXPECT_EQ(test, left, 0);
+	KUNIT_EXPECT_EQ(test, got, value);
+
+	repl_test_leave(test);
+}
 
 /* Whoever cannot take a fault reads what its CPU's tree lacks all the same. */
 static void repl_test_lazy_is_read_with_interrupts_off(struct kunit *test)
@@ -2309,9 +2342,8 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_lazy_holds_hugetlb),
 	KUNIT_CASE(repl_test_lazy_answers_with_interrupts_on),
 	KUNIT_CASE(repl_test_lazy_is_read_with_interrupts_off),
-#ifdef CONFIG_FS_DAX
-	KUNIT_CASE(repl_test_lazy_read_wakes_who_waits),
-#endif
+	KUNIT_CASE(repl_test_lazy_waits_for_readers),
+	KUNIT_CASE(repl_test_lazy_reads_huge_pages),
 #ifdef CONFIG_PERF_EVENTS
 	KUNIT_CASE(repl_test_lazy_call_chain_is_whole),
 #endif

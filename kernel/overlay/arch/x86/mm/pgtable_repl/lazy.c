@@ -422,3 +422,35 @@ bool __pgtable_repl_fault_atomic(struct mm_struct *mm, unsigned long addr)
 	local_irq_disable();
 	return served;
 }
+
+/**
+ * arch_pgtable_repl_peek() - where memory that a lazy domain lacks can be read
+ * @mm: the address space, current->mm, loaded and lazy
+ * @addr: user address
+ *
+ * By the canonical tree, as this CPU may read it: memory of devices, and what a
+ * protection key forbids, is not.
+ *
+ * Context: interrupts off, NMI as well; it is there for as long as they are.
+ * Return: the kernel's address of it, good up to the end of the page, or NULL.
+ */
+void *arch_pgtable_repl_peek(struct mm_struct *mm, unsigned long addr)
+{
+	pteval_t *table = (pteval_t *)mm->pgd, val;
+	enum pg_level level = repl_root_level();
+	unsigned long pfn;
+
+	__pgtable_repl_reads(mm);
+	for (;; level--) {
+		val = READ_ONCE(table[repl_index(addr, level)]);
+		if (level == PG_LEVEL_4K || !repl_is_table(val))
+			break;
+		table = ptdesc_address(repl_child(val));
+	}
+	if (!pte_access_permitted(__pte(val), false) || pte_special(__pte(val)))
+		return NULL;
+	/* A huge entry has a bit of the memory type where the lowest of these is. */
+	pfn = (val & page_level_mask(level) & PTE_PFN_MASK) >> PAGE_SHIFT;
+	pfn += (addr & ~page_level_mask(level)) >> PAGE_SHIFT;
+	return pfn_valid(pfn) ? __va(PFN_PHYS(pfn)) + offset_in_page(addr) : NULL;
+}

@@ -51,7 +51,11 @@
  * next told to flush something: more than needed, never less.
  *
  * Software that walks canonical tables with interrupts off is no longer held
- * off from tables being freed by the IPI, so these are freed by RCU.
+ * off from tables being freed by the IPI, so these are freed by RCU.  Nor from pages
+ * being freed.  GUP-fast takes references to those, and may then have the last one:
+ * it can free a page itself, as it does where flushes are not sent by interrupts,
+ * but for an NMI or whoever else interrupts were off for already.  These are not
+ * left out (@readers), nor are those who take no reference (access.c).
  */
 #include <linux/debugfs.h>
 #include <linux/mm.h>
@@ -240,6 +244,45 @@ static void repl_share_range(struct repl_sharers *s, struct ptdesc *table,
 	}
 }
 
+/**
+ * __pgtable_repl_reads() - have flushes wait until interrupts are on again
+ * @mm: the address space, current->mm; it has replication state
+ *
+ * This CPU reads canonical tables, and maybe what they map.  It either finds an
+ * entry changed, or whoever has changed it finds this CPU: the full barrier of
+ * inc_mm_tlb_gen() pairs with the one here.  It stays noted until it has answered
+ * a flush, as only then somebody may wait for it, so that who gets a reference may
+ * put it later in the same NMI.
+ *
+ * Context: interrupts off, NMI as well.
+ */
+void __pgtable_repl_reads(struct mm_struct *mm)
+{
+	struct pgtable_repl *repl = mm_pgtable_repl(mm);
+	int cpu = smp_processor_id();
+
+	/* Only this CPU clears it. */
+	if (repl && !cpumask_test_cpu(cpu, repl->readers)) {
+		cpumask_set_cpu(cpu, repl->readers);
+		smp_mb__after_atomic();	/* before entries are read */
+	}
+}
+
+/**
+ * __pgtable_repl_reads_end() - this CPU has been told to flush
+ * @mm: the address space, which has replication state
+ *
+ * Context: in the interrupt, or interrupts off.
+ */
+void __pgtable_repl_reads_end(struct mm_struct *mm)
+{
+	struct pgtable_repl *repl = mm_pgtable_repl(mm);
+	int cpu = smp_processor_id();
+
+	if (cpumask_test_cpu(cpu, repl->readers))
+		cpumask_clear_cpu(cpu, repl->readers);
+}
+
 /*
  * The CPUs of @mm's that are not in a domain that can be left out.  The mask is
  * this CPU's, until preemption is enabled.
@@ -247,8 +290,9 @@ static void repl_share_range(struct repl_sharers *s, struct ptdesc *table,
 static const struct cpumask *repl_sharer_mask(struct mm_struct *mm,
 					      struct repl_sharers *s)
 {
+	const struct cpumask *readers = mm_pgtable_repl(mm)->readers;
 	struct cpumask *cpus = this_cpu_ptr(&repl_sharer_cpus);
-	unsigned int domain;
+	unsigned int domain, cpu;
 	nodemask_t out;
 
 	nodes_andnot(out, s->filtered, s->found);
@@ -257,6 +301,8 @@ static const struct cpumask *repl_sharer_mask(struct mm_struct *mm,
 	cpumask_copy(cpus, mm_cpumask(mm));
 	for_each_node_mask(domain, out)
 		cpumask_andnot(cpus, cpus, pgtable_repl_domain_cpus(domain));
+	for_each_cpu_and(cpu, readers, mm_cpumask(mm))
+		cpumask_set_cpu(cpu, cpus);
 	return cpus;
 }
 
