@@ -292,15 +292,14 @@ void pgtable_repl_drop_now(long timeout);
 
 void pgtable_repl_mode_behind(void);				/* sysctl.c */
 
-/* cgroup.c */
 #ifdef CONFIG_MEMCG
-bool pgtable_repl_groups_ask(void);
+bool pgtable_repl_groups_ask(void);				/* cgroup.c */
 void pgtable_repl_task_behind(struct task_struct *task);
 bool pgtable_repl_group_policy(struct mm_struct *mm,
 			       struct pgtable_repl_policy *policy);
 void pgtable_repl_memcg_policy(struct mem_cgroup *memcg,
 			       struct pgtable_repl_policy *policy);
-struct mem_cgroup *pgtable_repl_get_memcg(struct mm_struct *mm);
+struct mem_cgroup *pgtable_repl_get_memcg(struct mm_struct *mm); /* charge.c */
 void pgtable_repl_memcg_fork(struct mm_struct *mm);
 void pgtable_repl_memcg_forked(struct mm_struct *mm);
 bool pgtable_repl_group_room(struct mem_cgroup *memcg, unsigned int share,
@@ -317,7 +316,7 @@ unsigned long pgtable_repl_memcg_want(struct mem_cgroup *memcg,
 bool pgtable_repl_memcg_had(struct mem_cgroup *memcg, unsigned long turn);
 bool pgtable_repl_memcg_wants(struct mem_cgroup **memcg, long *pages);
 void pgtable_repl_memcg_served(struct mem_cgroup *memcg);
-extern int pgtable_repl_shrinker_id;				/* pressure.c */
+extern int pgtable_repl_shrinker_id;
 #else
 static inline bool pgtable_repl_groups_ask(void)
 {

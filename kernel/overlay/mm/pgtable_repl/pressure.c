@@ -518,8 +518,6 @@ static unsigned long repl_memcg_scan(struct shrinker *shrinker,
 	return freed;
 }
 
-int pgtable_repl_shrinker_id = -1;
-
 static int __init repl_memcg_shrinker_init(void)
 {
 	struct shrinker *shrinker;
