@@ -270,7 +270,8 @@ bool pgtable_repl_forbidden(struct pgtable_repl *repl,
 int pgtable_repl_follow(struct mm_struct *mm, struct repl_wait *wait);
 int pgtable_repl_switch_off(struct mm_struct *mm, struct repl_wait *wait);
 struct mm_struct *pgtable_repl_task_mm(struct task_struct *task);
-extern int sysctl_pgtable_repl_mode;				/* sysctl.c */
+extern int sysctl_pgtable_repl_mode;				/* setting.c */
+extern int sysctl_pgtable_repl_prefetch;
 unsigned int pgtable_repl_prefetch(struct mm_struct *mm);
 
 /* repair.c */
@@ -400,7 +401,7 @@ void pgtable_repl_account(struct page *page, struct mm_struct *mm, int sign);
 int pgtable_repl_set_reserve(unsigned long pages);
 unsigned long pgtable_repl_reserve_pages(int nid);
 
-/* Names by value, shared by the files of processes and groups. */
+/* Names by value, shared by the files of processes and groups; text.c */
 extern const char * const pgtable_repl_source_names[];
 extern const char * const pgtable_repl_mode_names[];
 

@@ -12,13 +12,10 @@
 #include <linux/workqueue.h>
 #include "internal.h"
 
-int sysctl_pgtable_repl_mode __read_mostly = PGTABLE_REPL_SYS_PROCESS;
 int pgtable_repl_fixed_node __read_mostly;
 DEFINE_STATIC_KEY_FALSE(pgtable_repl_fixed_key);
 
 static int repl_reserve_pages;
-/* Entries, as a power of two, that a lazy fill brings along (Hydra, section 3.4). */
-static int repl_prefetch = 3;
 static int repl_prefetch_max = PR_PGTABLE_REPL_PREFETCH_MAX;
 static int repl_mode_max = PGTABLE_REPL_SYS_ALL_LAZY;
 
@@ -40,19 +37,6 @@ struct repl_mode_walk {
 	struct repl_wait wait;
 	unsigned long nr;
 };
-
-/**
- * pgtable_repl_prefetch() - how much a lazy fill brings along
- * @mm: the address space, replicated
- *
- * Return: the power of two of the number of entries, 0 to 9.
- */
-unsigned int pgtable_repl_prefetch(struct mm_struct *mm)
-{
-	int own = READ_ONCE(mm->pgtable_repl->policy.prefetch);
-
-	return own ? own - 1 : READ_ONCE(repl_prefetch);
-}
 
 static bool repl_any(struct pgtable_repl *repl)
 {
@@ -358,7 +342,7 @@ static struct ctl_table repl_sysctls[] = {
 	},
 	{
 		.procname	= "pgtable_repl_prefetch",
-		.data		= &repl_prefetch,
+		.data		= &sysctl_pgtable_repl_prefetch,
 		.maxlen		= sizeof(int),
 		.mode		= 0644,
 		.proc_handler	= proc_dointvec_minmax,

@@ -47,23 +47,6 @@ void repl_write(pteval_t *slot, pteval_t val, enum pg_level level)
 	native_set_pgd((pgd_t *)slot, native_make_pgd(val));
 }
 
-/**
- * repl_translate() - the value that a domain's copy holds for an entry
- * @val: canonical entry that points to a table
- * @domain: the domain
- *
- * Return: @val pointing to the domain's copy of the child, or @val itself where
- * the domain has none and walks the canonical child.
- */
-pteval_t repl_translate(pteval_t val, unsigned int domain)
-{
-	struct ptdesc *copy = repl_find(repl_child(val), domain);
-
-	if (!copy)
-		return val;
-	return (val & ~PTE_PFN_MASK) | __pa(ptdesc_address(copy));
-}
-
 /*
  * A PMD table has just got a copy.  Whoever linked a PTE table in it before that,
  * which needs its lock alone, found no copy to make one below.

@@ -22,6 +22,23 @@
 #define CREATE_TRACE_POINTS
 #include <trace/events/pgtable_repl.h>
 
+/**
+ * repl_translate() - the value that a domain's copy holds for an entry
+ * @val: canonical entry that points to a table
+ * @domain: the domain
+ *
+ * Return: @val pointing to the domain's copy of the child, or @val itself where
+ * the domain has none and walks the canonical child.
+ */
+pteval_t repl_translate(pteval_t val, unsigned int domain)
+{
+	struct ptdesc *copy = repl_find(repl_child(val), domain);
+
+	if (!copy)
+		return val;
+	return (val & ~PTE_PFN_MASK) | __pa(ptdesc_address(copy));
+}
+
 /* Fill @to, nobody's yet, from @from, whose lock the caller holds. */
 static void repl_fill(pteval_t *to, const pteval_t *from, enum pg_level level,
 		      unsigned int domain)
