@@ -306,26 +306,6 @@ put:
 }
 
 /**
- * pgtable_repl_get() - what is in force for an address space
- * @mm: the address space; the caller holds a reference
- * @policy: gets the answer
- *
- * Does not wait for a change that is being carried out: it is in force already
- * for tables that are made from now on.
- */
-void pgtable_repl_get(struct mm_struct *mm, struct pgtable_repl_policy *policy)
-{
-	struct pgtable_repl *repl = mm_pgtable_repl(mm);
-
-	*policy = (struct pgtable_repl_policy){ .mode = PR_PGTABLE_REPL_OFF };
-	if (!repl)
-		return;
-	spin_lock(&repl->policy_lock);
-	*policy = repl->policy;
-	spin_unlock(&repl->policy_lock);
-}
-
-/**
  * pgtable_repl_system_policy() - what holds for whom nobody else has asked
  * @policy: gets the answer
  */

@@ -3,6 +3,7 @@
  * Page-table replication: the list of all who have copies, and what they have.
  */
 #include <linux/list.h>
+#include <linux/prctl.h>
 #include <linux/sched.h>
 #include <linux/sched/mm.h>
 #include <linux/spinlock.h>
@@ -179,6 +180,26 @@ void pgtable_repl_free_all(struct repl_freed *freed)
 {
 	arch_pgtable_repl_free_pages(&freed->pages);
 	freed->nr = 0;
+}
+
+/**
+ * pgtable_repl_get() - what is in force for an address space
+ * @mm: the address space; the caller holds a reference
+ * @policy: gets the answer
+ *
+ * Does not wait for a change that is being carried out: it is in force already
+ * for tables that are made from now on.
+ */
+void pgtable_repl_get(struct mm_struct *mm, struct pgtable_repl_policy *policy)
+{
+	struct pgtable_repl *repl = mm_pgtable_repl(mm);
+
+	*policy = (struct pgtable_repl_policy){ .mode = PR_PGTABLE_REPL_OFF };
+	if (!repl)
+		return;
+	spin_lock(&repl->policy_lock);
+	*policy = repl->policy;
+	spin_unlock(&repl->policy_lock);
 }
 
 /* Pages of copies that an address space has. */
