@@ -133,7 +133,7 @@ config_kcsan() {
 			"$ROOT/lab/kcsan.sh" "$BUILD/selftests/run_kselftest.sh" -o 1800 \
 			-t pgtable_repl:race -t pgtable_repl:stale -t pgtable_repl:ops_fork
 		boot "$out" "kcsan-model-$mode" "${options[@]}" -- \
-			"$ROOT/lab/kcsan.sh" "$BUILD/selftests/pgtable_repl/model" --mode mix --seconds 60
+			"$ROOT/lab/kcsan.sh" "$BUILD/selftests/pgtable_repl/model" --mode mix --seed 100 --seeds 2 --ops 100
 	done
 }
 
