@@ -113,6 +113,7 @@ static bool repl_reserve_resize(int nid, unsigned long target)
 	struct repl_reserve *r = &repl_reserve[nid];
 	struct page *page;
 	unsigned int order;
+	bool pairs = true;
 
 	/* Under the lock at least once: who puts one back knows the new target. */
 	do {
@@ -125,9 +126,11 @@ static bool repl_reserve_resize(int nid, unsigned long target)
 	while (READ_ONCE(r->nr) < target) {
 		if (fatal_signal_pending(current))
 			return false;
-		order = READ_ONCE(r->nr) + 2 <= target;
+		order = pairs && READ_ONCE(r->nr) + 2 <= target;
 		page = alloc_pages_node(nid, gfp, order);
 		if (!page && order) {
+			/* Each attempt would reclaim and compact. */
+			pairs = false;
 			order = 0;
 			page = alloc_pages_node(nid, gfp, 0);
 		}

@@ -295,16 +295,15 @@ static bool repl_drop_node(int nid, struct repl_wait *wait)
 	atomic_long_t *wanted = &repl_drop_wanted[nid];
 	struct repl_pass pass = {
 		.nid = nid,
-		.wanted = atomic_long_read(wanted),
+		.wanted = atomic_long_xchg(wanted, 0),
 	};
-	long asked = pass.wanted;
 	bool dropped;
 
 	dropped = repl_drop_largest(&pass, wait);
 	if (pgtable_repl_node_free(nid, 1))
 		atomic_long_set(wanted, 0);
-	else
-		atomic_long_sub(asked - pass.wanted, wanted);
+	else if (pass.wanted > 0)
+		atomic_long_add(pass.wanted, wanted);
 	return dropped;
 }
 
@@ -402,11 +401,14 @@ static void repl_drop(struct work_struct *work)
  */
 void pgtable_repl_want(int nid, unsigned long pages)
 {
-	unsigned long at = READ_ONCE(repl_drop_wanted_at[nid]);
+	unsigned long at = READ_ONCE(repl_drop_wanted_at[nid]), now = jiffies;
+	long old = atomic_long_read(&repl_drop_wanted[nid]);
 
-	if (time_after(jiffies, at + REPL_WANTED_MAX))
-		atomic_long_set(&repl_drop_wanted[nid], 0);
-	WRITE_ONCE(repl_drop_wanted_at[nid], jiffies);
+	/* One of those who find it old takes that away, and nothing that came since. */
+	if (!time_after(now, at + REPL_WANTED_MAX))
+		WRITE_ONCE(repl_drop_wanted_at[nid], now);
+	else if (cmpxchg(&repl_drop_wanted_at[nid], at, now) == at)
+		atomic_long_sub(old, &repl_drop_wanted[nid]);
 	atomic_long_add(pages, &repl_drop_wanted[nid]);
 }
 

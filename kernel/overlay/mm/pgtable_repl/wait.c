@@ -84,6 +84,9 @@ static int repl_lock_within(struct mm_struct *mm, struct repl_wait *wait)
 	int err = 0;
 
 	while (!arch_pgtable_repl_trylock(mm)) {
+		/* Charged until then, to others than those who are waited for. */
+		if ((wait->insist || most) && wait->freed && wait->freed->nr)
+			pgtable_repl_free_all(wait->freed);
 		if (wait->insist && repl_insist(mm))
 			break;
 		waited = jiffies - begun;
