@@ -39,7 +39,7 @@ impl<P: Parts> CoreParts<P> {
 /// Accesses come in program order, but one that waits for a load leaves its
 /// walker idle until then, and a younger one may walk first. The latest idle
 /// stretches before a booking are therefore remembered.
-pub(crate) struct Walkers {
+pub struct Walkers {
     /// When the first is free for good, and each of the others.
     free: f64,
     others: Box<[f64]>,
@@ -60,7 +60,8 @@ struct Gaps {
 const GAPS: usize = 8;
 
 impl Walkers {
-    fn new(n: usize) -> Self {
+    /// `n` walkers, at least one, all free.
+    pub fn new(n: usize) -> Self {
         Walkers {
             free: 0.0,
             others: vec![0.0; n - 1].into(),

@@ -34,3 +34,5 @@ mod tables;
 pub mod tags;
 pub mod trace;
 pub mod units;
+
+pub use fabric::Walkers;

@@ -37,7 +37,7 @@ pub struct Pace {
 
 /// A hardware thread: what of its accesses overlaps.
 #[derive(Debug, Clone)]
-pub(crate) struct Pipe {
+pub struct Pipe {
     /// Index of its core's parts.
     pub core: usize,
     /// Node it runs on.
@@ -64,6 +64,8 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
+    /// A thread of core `core` on `node`, at its start. Windows out of range become
+    /// the nearest one in it.
     pub fn new(core: usize, node: usize, pace: Pace) -> Self {
         let pace = Pace {
             window: pace.window.clamp(1.0, RING as f64),
