@@ -5,6 +5,7 @@ mod bench;
 mod counters;
 mod cross;
 mod fit;
+mod hatric;
 mod overhead;
 mod place;
 mod run;
@@ -40,6 +41,8 @@ enum Command {
     Fit(fit::FitArgs),
     /// Predict published measurements and print both
     Validate(validate::ValidateArgs),
+    /// Model translation coherence while a VM is paged between two memories
+    Hatric(hatric::HatricArgs),
 }
 
 /// Runs the command. Results go to standard output, progress to standard
@@ -56,5 +59,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Bench(a) => bench::run(&a),
         Command::Fit(a) => fit::run(&a),
         Command::Validate(a) => validate::run(&a),
+        Command::Hatric(a) => hatric::run(&a),
     }
 }

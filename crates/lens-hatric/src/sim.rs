@@ -1,0 +1,534 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! A run: the pager is brought to its steady state on page references alone, then a
+//! window of accesses is timed.
+//!
+//! The next access is always that of the CPU that is furthest behind, by a clock that
+//! is the same in all schemes: each program's cycles an access when nothing is paged.
+//! So all see the same accesses and the same remaps in the same order, and differ in
+//! time alone.
+
+use crate::cores::{Cores, Placement};
+use crate::cotag::Message;
+use crate::counts::{Counts, Why};
+use crate::guest::{Gpn, Guest, nested_entry};
+use crate::machine::{OFF_CHIP, Refused, STACKED, Stacked};
+use crate::pager::{Pager, Policy, Step};
+use crate::program::{Program, Thread, Visit};
+use crate::scheme::{Change, Ideal, Scheme};
+use lens::address::PageSize;
+use lens::pipe::Pace;
+use serde::{Deserialize, Serialize};
+
+/// What is run.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// Programs by name, each with the vCPUs that it has a thread on.
+    pub programs: Vec<(String, Program, usize)>,
+    /// The pager's policy.
+    pub policy: Policy,
+    /// Share of a copy that a faulting CPU waits for, 0 to 1.
+    pub copy_wait: f64,
+    /// The daemon runs on the vCPUs in turns, and not on a CPU of its own.
+    pub stolen_daemon: bool,
+    /// How often stacked memory is turned over before time begins.
+    pub turnover: f64,
+    /// Accesses after which that is given up.
+    pub patience: u64,
+    /// Accesses of all CPUs together that are timed; half as many before them warm
+    /// the caches.
+    pub accesses: u64,
+    /// Entries of translation structures, in multiples of the machine's.
+    pub scale: usize,
+    /// Seed of the generators.
+    pub seed: u64,
+}
+
+impl Setup {
+    /// One program on `vcpus`, with what is usual for the rest.
+    pub fn of(name: &str, program: &Program, vcpus: usize) -> Self {
+        Setup {
+            programs: vec![(name.to_owned(), program.clone(), vcpus)],
+            policy: Policy::BEST,
+            copy_wait: 1.0,
+            stolen_daemon: false,
+            turnover: 1.0,
+            patience: 4_000_000_000,
+            accesses: 4_000_000,
+            scale: 1,
+            seed: 1,
+        }
+    }
+
+    /// All vCPUs.
+    pub fn vcpus(&self) -> usize {
+        self.programs.iter().map(|(_, _, n)| n).sum()
+    }
+
+    fn check(&self, m: &Stacked) -> Result<(), Refused> {
+        let cpus = m.lens.cpus();
+        let vcpus = self.vcpus();
+        if vcpus == 0 || vcpus > cpus || self.programs.iter().any(|(_, _, n)| *n == 0) {
+            return Err(Refused::value(
+                "vCPUs",
+                format!("{vcpus} for {} programs", self.programs.len()),
+                format!(
+                    "at least one a program and at most {cpus}, the machine's CPUs, are allowed"
+                ),
+            ));
+        }
+        Refused::unless_in("copy-wait", self.copy_wait, 0.0, 1.0)?;
+        Refused::unless_in("turnover", self.turnover, 0.0, 100.0)?;
+        Refused::unless_in("accesses", self.accesses as f64, 1e3, 1e12)?;
+        Refused::unless_in("scale", self.scale as f64, 1.0, 16.0)
+    }
+}
+
+/// Threads, and whose turn it is.
+#[derive(Debug, Clone)]
+struct Turns {
+    threads: Vec<Running>,
+    /// Where each is by the common clock.
+    at: Vec<f64>,
+    /// Cycles of an access by that clock.
+    pace: Vec<f64>,
+}
+
+#[derive(Debug, Clone)]
+struct Running {
+    thread: Thread,
+    space: usize,
+    visit: Option<(Visit, u8)>,
+}
+
+impl Turns {
+    fn next(&self) -> usize {
+        let mut cpu = 0;
+        for (i, at) in self.at.iter().enumerate() {
+            if *at < self.at[cpu] {
+                cpu = i;
+            }
+        }
+        cpu
+    }
+}
+
+/// The machine with its pager in steady state, from which schemes are timed.
+#[derive(Clone)]
+pub struct Steady {
+    machine: Stacked,
+    setup: Setup,
+    guest: Guest,
+    turns: Turns,
+    pager: Pager,
+    /// Accesses that it took.
+    pub accesses: u64,
+    /// Times that stacked memory was turned over once it was full.
+    pub turnovers: f64,
+}
+
+/// What a run of one scheme gave.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Cycles an access of each program, in the order of the setup.
+    pub programs: Vec<f64>,
+    /// What happened on all CPUs.
+    pub counts: Counts,
+}
+
+impl Outcome {
+    /// Cycles of an access, over all CPUs.
+    pub fn cycles_per_access(&self) -> f64 {
+        self.counts.cycles() / self.counts.accesses.max(1) as f64
+    }
+}
+
+impl Steady {
+    /// Checks `setup` and runs the pager ahead.
+    ///
+    /// # Errors
+    /// [`Refused`] names what is wrong with the setup and what is allowed.
+    pub fn reach(machine: &Stacked, setup: &Setup) -> Result<Self, Refused> {
+        setup.check(machine)?;
+        let programs = &setup.programs;
+        let guest = Guest::new(programs.iter().map(|(_, p, _)| (p.pages(), p.size())));
+        let frames = machine.stacked_pages();
+        let room = frames + machine.off_chip_pages();
+        if guest.pages() > room {
+            let says = format!("{} MiB is what the machine has", room >> 8);
+            return Err(Refused::value(
+                "memory",
+                format!("{} MiB", guest.pages() >> 8),
+                says,
+            ));
+        }
+        let pager = Pager::new(&guest, frames, setup.policy, setup.seed)?;
+        let mut threads = Vec::new();
+        for (space, (_, program, count)) in programs.iter().enumerate() {
+            let own = setup.seed ^ (space as u64) << 16;
+            for thread in program.threads(*count, own) {
+                threads.push(Running {
+                    thread,
+                    space,
+                    visit: None,
+                });
+            }
+        }
+        let n = threads.len();
+        let mut steady = Steady {
+            machine: machine.clone(),
+            setup: setup.clone(),
+            guest,
+            turns: Turns {
+                threads,
+                at: vec![0.0; n],
+                pace: vec![1.0; n],
+            },
+            pager,
+            accesses: 0,
+            turnovers: 0.0,
+        };
+        if programs.len() > 1 {
+            steady.find_paces();
+        }
+        let fits = steady.guest.pages() + 1024 <= frames;
+        if fits && setup.policy.defragment == 0 {
+            return Err(Refused::value(
+                "memory of all programs",
+                format!("{} MiB", steady.guest.pages() >> 8),
+                format!(
+                    "stacked memory of {} MiB holds all of it, so the pager has nothing to do: \
+                     give larger programs, or let defragmentation move pages",
+                    frames >> 8
+                ),
+            ));
+        }
+        match fits {
+            true => steady.bring_all(),
+            false => steady.run_ahead(),
+        }
+        Ok(steady)
+    }
+
+    /// How many cycles accesses take where nothing is paged.
+    fn find_paces(&mut self) {
+        let mut pilot = self.clone();
+        pilot.setup.accesses = 20_000 * self.turns.at.len() as u64;
+        let mut w = Window::new(&pilot, Placement::Infinite, Box::new(Ideal));
+        w.run(pilot.setup.accesses);
+        for (cpu, pace) in self.turns.pace.iter_mut().enumerate() {
+            *pace = w.cores.clock(cpu) / w.made[cpu].max(1) as f64;
+        }
+    }
+
+    fn bring_all(&mut self) {
+        let mut steps = Vec::new();
+        for s in &self.guest.spaces {
+            for gpn in s.data().chain(s.table_pages()) {
+                if self.pager.frame(gpn).is_none() {
+                    self.pager.fault(gpn, &self.guest, &mut steps);
+                    steps.clear();
+                }
+            }
+        }
+    }
+
+    /// Runs the pager until stacked memory has been turned over.
+    fn run_ahead(&mut self) {
+        let frames = self.pager.frames() as f64;
+        let mut steps = Vec::new();
+        let every = self.setup.policy.daemon.map_or(u64::MAX, |d| d.every);
+        let mut daemon_at = every;
+        let mut full_at = None;
+        let goal = (frames * self.setup.turnover) as u64;
+        while self.accesses < self.setup.patience {
+            let cpu = self.turns.next();
+            let t = &mut self.turns.threads[cpu];
+            let v = t.thread.visit();
+            self.turns.at[cpu] += f64::from(v.lines) * self.turns.pace[cpu];
+            self.accesses += u64::from(v.lines);
+            for gpn in pages_of(&self.guest, t.space, v.page) {
+                if self.pager.reference(gpn).is_none() {
+                    self.pager.fault(gpn, &self.guest, &mut steps);
+                    steps.clear();
+                }
+            }
+            if self.accesses >= daemon_at {
+                daemon_at += every;
+                self.pager.daemon(&mut steps);
+                steps.clear();
+            }
+            let pool = self.setup.policy.daemon.map_or(0, |d| d.high);
+            if full_at.is_none() && self.pager.free() <= pool {
+                full_at = Some(self.pager.brought);
+            }
+            if full_at.is_some_and(|at| self.pager.brought - at >= goal) {
+                break;
+            }
+        }
+        let since = full_at.map_or(0, |at| self.pager.brought - at);
+        self.turnovers = since as f64 / frames;
+    }
+
+    /// Times a window under `scheme`.
+    pub fn time(&self, placement: Placement, scheme: Box<dyn Scheme>) -> Outcome {
+        let mut w = Window::new(self, placement, scheme);
+        w.run(self.setup.accesses / 2);
+        w.begin();
+        w.run(self.setup.accesses);
+        w.outcome(self)
+    }
+}
+
+/// The pages that an access to `small`, a page of 4 KiB of a program's data, needs:
+/// that of the table that maps it, and its own. (Pages of tables above are never
+/// evicted.)
+#[inline]
+fn pages_of(guest: &Guest, space: usize, small: u64) -> [Gpn; 2] {
+    let s = &guest.spaces[space];
+    let page = small >> (s.size.shift() - 12);
+    let (table, _) = s.entry(s.size.level(), page);
+    [table, s.physical_page(page)]
+}
+
+/// A window that is timed.
+pub struct Window {
+    /// The hardware.
+    pub cores: Cores,
+    scheme: Box<dyn Scheme>,
+    turns: Turns,
+    policy: Policy,
+    copy_wait: f64,
+    stolen_daemon: bool,
+    /// Accesses that each CPU has made since the beginning.
+    made: Vec<u64>,
+    began: Vec<f64>,
+    total: u64,
+    steps: Vec<Step>,
+}
+
+impl Window {
+    /// Cold caches under `scheme`, everything else as in `steady`.
+    pub fn new(steady: &Steady, placement: Placement, scheme: Box<dyn Scheme>) -> Self {
+        let programs = &steady.setup.programs;
+        let pace = |p: &Program| Pace {
+            base: p.base,
+            window: p.window,
+        };
+        let paces: Vec<Pace> = programs
+            .iter()
+            .flat_map(|(_, p, n)| std::iter::repeat_n(pace(p), *n))
+            .collect();
+        let mut cores = Cores::new(
+            &steady.machine,
+            steady.setup.scale,
+            steady.guest.clone(),
+            &paces,
+            placement,
+            scheme.tracks(),
+            scheme.finite_directory(),
+        );
+        if placement == Placement::Paged {
+            cores.pager = Some(steady.pager.clone());
+        }
+        let n = paces.len();
+        Window {
+            cores,
+            scheme,
+            turns: steady.turns.clone(),
+            policy: steady.setup.policy,
+            copy_wait: steady.setup.copy_wait,
+            stolen_daemon: steady.setup.stolen_daemon,
+            made: vec![0; n],
+            began: vec![0.0; n],
+            total: 0,
+            steps: Vec::new(),
+        }
+    }
+
+    /// Begins to count.
+    pub fn begin(&mut self) {
+        self.cores.counts = Counts::default();
+        self.made.fill(0);
+        for (cpu, began) in self.began.iter_mut().enumerate() {
+            *began = self.cores.clock(cpu);
+        }
+    }
+
+    /// Makes `accesses`.
+    pub fn run(&mut self, accesses: u64) {
+        let every = self.policy.daemon.map_or(u64::MAX, |d| d.every);
+        let defragment = match self.policy.defragment {
+            0 => u64::MAX,
+            n => n,
+        };
+        for _ in 0..accesses {
+            self.one();
+            if self.cores.pager.is_some() {
+                if self.total % every == 0 {
+                    self.daemon();
+                }
+                if self.total % defragment == 0 {
+                    self.defragment();
+                }
+            }
+        }
+    }
+
+    /// Makes the next access.
+    fn one(&mut self) {
+        let cpu = self.turns.next();
+        let t = &mut self.turns.threads[cpu];
+        let (visit, number) = match t.visit.take() {
+            Some(v) => v,
+            None => (t.thread.visit(), 0),
+        };
+        let (line, access) = t.thread.access(visit, number);
+        if number + 1 < visit.lines {
+            t.visit = Some((visit, number + 1));
+        }
+        let space = t.space;
+        self.turns.at[cpu] += self.turns.pace[cpu];
+        self.total += 1;
+        self.made[cpu] += 1;
+        if self.cores.pager.is_some() {
+            self.bring(cpu, pages_of(&self.cores.guest, space, visit.page));
+        }
+        self.cores.access(cpu, space, visit.page, line, access);
+    }
+
+    /// Sees to it that `pages` are all in.
+    #[inline]
+    fn bring(&mut self, cpu: usize, pages: [Gpn; 2]) {
+        // To bring the second may evict the first, if memory is tiny.
+        for _ in 0..8 {
+            let pager = self.cores.pager.as_mut().expect("this run pages");
+            match pages.iter().find(|&&gpn| pager.reference(gpn).is_none()) {
+                None => return,
+                Some(&gpn) => self.fault(cpu, gpn),
+            }
+        }
+        panic!("stacked memory is too small for one access");
+    }
+
+    #[cold]
+    fn fault(&mut self, cpu: usize, gpn: Gpn) {
+        let mut steps = std::mem::take(&mut self.steps);
+        let pager = self.cores.pager.as_mut().expect("this run pages");
+        pager.fault(gpn, &self.cores.guest, &mut steps);
+        self.cores.counts.faults += 1;
+        let p = self.cores.prices;
+        self.cores.stop(cpu, p.exit + p.fault, Why::Fault);
+        self.apply(Some(cpu), &mut steps);
+        self.steps = steps;
+    }
+
+    fn daemon(&mut self) {
+        let mut steps = std::mem::take(&mut self.steps);
+        let pager = self.cores.pager.as_mut().expect("this run pages");
+        pager.daemon(&mut steps);
+        if !steps.is_empty() {
+            let by = self.agent();
+            if let Some(cpu) = by {
+                let p = self.cores.prices;
+                let pages = steps.len() as f64;
+                let cycles = p.exit + p.daemon_step + pages * p.daemon_page;
+                self.cores.stop(cpu, cycles, Why::Evict);
+            }
+            self.apply(by, &mut steps);
+        }
+        self.steps = steps;
+    }
+
+    fn defragment(&mut self) {
+        let mut steps = std::mem::take(&mut self.steps);
+        let pager = self.cores.pager.as_mut().expect("this run pages");
+        pager.defragment(&self.cores.guest, &mut steps);
+        let by = self.agent();
+        self.apply(by, &mut steps);
+        self.steps = steps;
+    }
+
+    /// The vCPU that the hypervisor's own work takes time of, if it does.
+    fn agent(&self) -> Option<usize> {
+        let n = self.cores.count() as u64;
+        self.stolen_daemon.then(|| (self.total / 7 % n) as usize)
+    }
+
+    /// Makes the changes that `steps` say, on behalf of `by`, and lets the scheme
+    /// know.
+    fn apply(&mut self, by: Option<usize>, steps: &mut Vec<Step>) {
+        let cores = &mut self.cores;
+        for step in steps.drain(..) {
+            let p = cores.prices;
+            let small = PageSize::Size4K;
+            let (gpn, size, waits, was_absent) = match step {
+                Step::In { gpn, prefetched } => (gpn, small, !prefetched, true),
+                Step::Out { gpn, awaited } => (gpn, small, awaited, false),
+                Step::Moved { gpn, size } => (gpn, size, false, false),
+            };
+            let c = &mut cores.counts;
+            c.table_pages += u64::from(cores.guest.owner(gpn).is_none());
+            *match step {
+                Step::In { prefetched, .. } if prefetched => &mut c.in_prefetched,
+                Step::In { .. } => &mut c.in_demanded,
+                Step::Out { awaited, .. } if awaited => &mut c.out_awaited,
+                Step::Out { .. } => &mut c.out_ahead,
+                Step::Moved { .. } => &mut c.moved,
+            } += 1;
+            let (from, to) = match step {
+                Step::In { .. } => (OFF_CHIP, STACKED),
+                Step::Out { .. } => (STACKED, OFF_CHIP),
+                Step::Moved { .. } => (STACKED, STACKED),
+            };
+            if to == STACKED {
+                let pager = cores.pager.as_ref().expect("this run pages");
+                if let Some(frame) = pager.frame(gpn) {
+                    cores.overwrite(frame, size);
+                }
+            }
+            let lines = cores.copy(from, to, size);
+            if let Some(cpu) = by.filter(|_| waits) {
+                if matches!(step, Step::Out { .. }) {
+                    cores.stop(cpu, p.victim, Why::Evict);
+                }
+                cores.stop(cpu, self.copy_wait * (p.copy + lines), Why::Copy);
+            }
+            let message = Message {
+                entry: nested_entry(size.level(), gpn),
+                level: size.level(),
+            };
+            let told = cores.store_entry(by, message);
+            let change = Change {
+                message,
+                by,
+                was_absent,
+                told,
+            };
+            self.scheme.stored(&change, cores);
+        }
+        self.scheme.finished(by, cores);
+    }
+
+    /// What has been counted since it began.
+    fn outcome(self, steady: &Steady) -> Outcome {
+        let mut first = 0;
+        let programs = steady.setup.programs.iter().map(|(_, _, n)| {
+            let cpus = first..first + n;
+            first += n;
+            let cycles: f64 = cpus
+                .clone()
+                .map(|c| self.cores.clock(c) - self.began[c])
+                .sum();
+            let made: u64 = self.made[cpus].iter().sum();
+            cycles / made.max(1) as f64
+        });
+        Outcome {
+            programs: programs.collect(),
+            counts: self.cores.counts,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "sim_tests.rs"]
+mod tests;
