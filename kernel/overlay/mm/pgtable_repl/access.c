@@ -8,9 +8,7 @@
  * has the page.
  *
  * No reference is taken to it: the last one might be put here, and to free a page
- * takes locks that the code may hold which an NMI, or a probe, has interrupted.  As
- * where hardware reads, whoever takes the page away first flushes it from this CPU,
- * and so waits until interrupts are on again.
+ * takes locks that the code may hold which an NMI, or a probe, has interrupted.
  */
 #include <linux/mm.h>
 #include <linux/pgtable_repl_access.h>
@@ -26,19 +24,18 @@
 static unsigned long repl_read_page(char *to, const char __user *from,
 				    unsigned long n, unsigned long *length)
 {
-	unsigned long flags;
-	char *mem, some[64];
+	unsigned long addr = (unsigned long)untagged_addr(from), flags;
+	char some[64];
 
 	if (!to) {
 		to = some;
 		n = min(n, sizeof(some));
 	}
-	n = min(n, PAGE_SIZE - offset_in_page(from));
+	n = min(n, PAGE_SIZE - offset_in_page(addr));
 	local_irq_save(flags);
-	mem = nmi_uaccess_okay() ?
-	      arch_pgtable_repl_peek(current->mm, (unsigned long)from) : NULL;
-	/* As accesses to user memory are, safe against memory that has gone bad. */
-	n = mem ? n - copy_mc_to_kernel(to, mem, n) : 0;
+	if (addr >= TASK_SIZE_MAX || !nmi_uaccess_okay() ||
+	    !arch_pgtable_repl_read(to, current->mm, addr, n))
+		n = 0;
 	local_irq_restore(flags);
 	/* Of what was copied: the page may change. */
 	if (length)

@@ -420,8 +420,8 @@ void arch_pgtable_repl_free_pages(struct list_head *pages);
 void arch_pgtable_repl_free_pages_later(struct list_head *pages);
 bool arch_pgtable_repl_supported(void);
 void arch_pgtable_repl_key_set(bool lazy, bool on);
-void *arch_pgtable_repl_peek(struct mm_struct *mm,		/* lazy.c */
-			     unsigned long addr);
+bool arch_pgtable_repl_read(void *to, struct mm_struct *mm,	/* lazy.c */
+			    unsigned long addr, unsigned long n);
 void arch_pgtable_repl_idle(struct mm_struct *mm,		/* idle.c */
 			    struct list_head *pages);
 void pgtable_repl_reload_cr3(struct mm_struct *mm);		/* tlb.c */

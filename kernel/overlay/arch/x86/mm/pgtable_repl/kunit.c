@@ -19,6 +19,7 @@
 #include <linux/prctl.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
+#include <linux/set_memory.h>
 #include <linux/uaccess.h>
 #include <trace/events/pgtable_repl.h>
 #include <asm/pgtable_repl_lazy.h>
@@ -1505,8 +1506,8 @@ static bool repl_test_reaches_this(unsigned long addr)
 /* Who reads canonical tables with interrupts off is not left out. */
 static void repl_test_lazy_waits_for_readers(struct kunit *test)
 {
-	unsigned long addr = repl_test_map(test, 1), flags, left;
-	u64 value = 0x600d, got = 0;
+	unsigned long addr = repl_test_map(test, 1), flags;
+	u64 value = 0x600d;
 	struct page *page;
 	int n;
 
@@ -1527,14 +1528,29 @@ static void repl_test_lazy_waits_for_readers(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, repl_test_reaches_this(addr));
 	flush_tlb_mm_range(current->mm, addr, addr + PAGE_SIZE, PAGE_SHIFT, false);
 	KUNIT_EXPECT_FALSE(test, repl_test_reaches_this(addr));
+	migrate_enable();
+	repl_test_leave(test);
+}
 
+/* What the kernel has not mapped itself, as memfd_secret() has it, is left alone. */
+static void repl_test_lazy_reads_no_secrets(struct kunit *test)
+{
+	unsigned long addr = repl_test_map(test, 1), flags, kaddr, left;
+	u64 value = 0x600d, got = 1;
+	struct page *page;
+
+	repl_test_elsewhere(test, addr, &value, sizeof(value));
+	KUNIT_ASSERT_EQ(test, get_user_pages_fast_only(addr, 1, 0, &page), 1);
+	kaddr = (unsigned long)page_address(page);
+	KUNIT_EXPECT_EQ(test, set_direct_map_invalid_noflush(page), 0);
+	flush_tlb_kernel_range(kaddr, kaddr + PAGE_SIZE);
 	local_irq_save(flags);
 	left = copy_from_user_nmi(&got, (void __user *)addr, sizeof(got));
 	local_irq_restore(flags);
-	KUNIT_EXPECT_EQ(test, left, 0);
-	KUNIT_EXPECT_EQ(test, got, value);
-	KUNIT_EXPECT_TRUE(test, repl_test_reaches_this(addr));
-	migrate_enable();
+	KUNIT_EXPECT_EQ(test, set_direct_map_default_noflush(page), 0);
+	put_page(page);
+	KUNIT_EXPECT_EQ(test, left, sizeof(got));
+	KUNIT_EXPECT_NE(test, got, value);
 	repl_test_leave(test);
 }
 
@@ -1613,6 +1629,12 @@ static void repl_test_lazy_is_read_with_interrupts_off(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, fault, -EFAULT);
 	KUNIT_EXPECT_EQ(test, left, sizeof(text) - sizeof(text) / 2);
 	KUNIT_EXPECT_EQ(test, memcmp(to, "acr", 4), 0);
+
+	/* No address of user space, though it looks like this one to a walk. */
+	local_irq_save(flags);
+	fault = strncpy_from_user_nofault(to, (char __user *)(addr | BIT(62)), 4);
+	local_irq_restore(flags);
+	KUNIT_EXPECT_EQ(test, fault, -EFAULT);
 
 	repl_test_leave(test);
 }
@@ -2343,6 +2365,7 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_lazy_answers_with_interrupts_on),
 	KUNIT_CASE(repl_test_lazy_is_read_with_interrupts_off),
 	KUNIT_CASE(repl_test_lazy_waits_for_readers),
+	KUNIT_CASE(repl_test_lazy_reads_no_secrets),
 	KUNIT_CASE(repl_test_lazy_reads_huge_pages),
 #ifdef CONFIG_PERF_EVENTS
 	KUNIT_CASE(repl_test_lazy_call_chain_is_whole),

@@ -19,6 +19,7 @@
  */
 #include <linux/percpu.h>
 #include <linux/sched.h>
+#include <linux/uaccess.h>
 #include <trace/events/pgtable_repl.h>
 #include <asm/pgtable_repl_lazy.h>
 #include "table.h"
@@ -423,24 +424,13 @@ bool __pgtable_repl_fault_atomic(struct mm_struct *mm, unsigned long addr)
 	return served;
 }
 
-/**
- * arch_pgtable_repl_peek() - where memory that a lazy domain lacks can be read
- * @mm: the address space, current->mm, loaded and lazy
- * @addr: user address
- *
- * By the canonical tree, as this CPU may read it: memory of devices, and what a
- * protection key forbids, is not.
- *
- * Context: interrupts off, NMI as well; it is there for as long as they are.
- * Return: the kernel's address of it, good up to the end of the page, or NULL.
- */
-void *arch_pgtable_repl_peek(struct mm_struct *mm, unsigned long addr)
+/* Where @addr is by the canonical tree, up to the end of its page; NULL: not readable. */
+static void *repl_peek(struct mm_struct *mm, unsigned long addr)
 {
 	pteval_t *table = (pteval_t *)mm->pgd, val;
 	enum pg_level level = repl_root_level();
 	unsigned long pfn;
 
-	__pgtable_repl_reads(mm);
 	for (;; level--) {
 		val = READ_ONCE(table[repl_index(addr, level)]);
 		if (level == PG_LEVEL_4K || !repl_is_table(val))
@@ -453,4 +443,46 @@ void *arch_pgtable_repl_peek(struct mm_struct *mm, unsigned long addr)
 	pfn = (val & page_level_mask(level) & PTE_PFN_MASK) >> PAGE_SHIFT;
 	pfn += (addr & ~page_level_mask(level)) >> PAGE_SHIFT;
 	return pfn_valid(pfn) ? __va(PFN_PHYS(pfn)) + offset_in_page(addr) : NULL;
+}
+
+/* How often a read is tried again, beside flushes of what else is unmapped. */
+#define REPL_READ_TRIES		8
+
+/**
+ * arch_pgtable_repl_read() - read memory that a lazy domain lacks
+ * @to: where to
+ * @mm: the address space, current->mm, loaded and lazy
+ * @addr: user address
+ * @n: bytes, none behind the end of the page
+ *
+ * By the canonical tree, as this CPU may read it: memory of devices, and what a
+ * protection key forbids, is not.  Nor is what the kernel itself has not mapped
+ * (memfd_secret()).
+ *
+ * No reference is taken to the page.  It may be freed meanwhile, but not before the
+ * TLB generation has changed: then what was read is forgotten.  That the flush
+ * waits for interrupts is not enough, those of hypervisors do not.
+ *
+ * Context: interrupts off, NMI as well.
+ * Return: whether it could be read; if not, @to is zero.
+ */
+bool arch_pgtable_repl_read(void *to, struct mm_struct *mm, unsigned long addr,
+			    unsigned long n)
+{
+	unsigned int tries;
+	void *from;
+	u64 gen;
+
+	for (tries = 0; tries < REPL_READ_TRIES; tries++) {
+		gen = atomic64_read(&mm->context.tlb_gen);
+		smp_rmb();	/* pairs with inc_mm_tlb_gen() */
+		from = repl_peek(mm, addr);
+		if (!from || copy_from_kernel_nofault(to, from, n))
+			break;
+		smp_rmb();	/* likewise: the page was not free until now */
+		if (gen == atomic64_read(&mm->context.tlb_gen))
+			return true;
+	}
+	memset(to, 0, n);
+	return false;
 }

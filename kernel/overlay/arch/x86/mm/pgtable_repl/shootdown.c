@@ -55,7 +55,7 @@
  * being freed.  GUP-fast takes references to those, and may then have the last one:
  * it can free a page itself, as it does where flushes are not sent by interrupts,
  * but for an NMI or whoever else interrupts were off for already.  These are not
- * left out (@readers), nor are those who take no reference (access.c).
+ * left out (@readers).
  */
 #include <linux/debugfs.h>
 #include <linux/mm.h>
@@ -248,7 +248,7 @@ static void repl_share_range(struct repl_sharers *s, struct ptdesc *table,
  * __pgtable_repl_reads() - have flushes wait until interrupts are on again
  * @mm: the address space, current->mm; it has replication state
  *
- * This CPU reads canonical tables, and maybe what they map.  It either finds an
+ * This CPU gets references by canonical tables.  It either finds an
  * entry changed, or whoever has changed it finds this CPU: the full barrier of
  * inc_mm_tlb_gen() pairs with the one here.  It stays noted until it has answered
  * a flush, as only then somebody may wait for it, so that who gets a reference may
