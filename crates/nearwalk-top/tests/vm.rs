@@ -44,6 +44,13 @@ fn row(screen: &str, name: &str) -> Option<String> {
     lines.find(|line| line.starts_with(name)).map(str::to_owned)
 }
 
+/// What may be remote of a row that is marked, in per cent. Not all: a program has tables
+/// of its stacks and libraries where it runs, too.
+fn remote(row: &str) -> Option<u32> {
+    let (before, _) = row.split_once(" % !")?;
+    before.rsplit(' ').next()?.parse().ok()
+}
+
 #[test]
 #[ignore = "is what the other tests run in the guest"]
 fn in_the_guest() {
@@ -53,7 +60,7 @@ fn in_the_guest() {
     };
     let mut terminal = Terminal::start("", 120, 24);
     let screen = terminal.until("sampled", |screen| {
-        has(screen, "moved", "100 % !") && has(screen, "local", "0 ")
+        row(screen, "moved").and_then(|row| remote(&row)) > Some(95) && has(screen, "local", "0 ")
     });
     println!("{screen}");
     // The first row is `moved`.
@@ -78,7 +85,8 @@ fn in_the_guest() {
         terminal.until_shown("moved: default is set again");
         assert_eq!(policy().unwrap(), "default\n");
         terminal.until("off again", |screen| {
-            has(screen, "moved", "100 % !") && has(screen, "moved", " off ")
+            row(screen, "moved").and_then(|row| remote(&row)) > Some(95)
+                && has(screen, "moved", " off ")
         });
         terminal.press("u");
         terminal.until_shown("nothing was set");
