@@ -85,8 +85,11 @@ static int repl_lock_within(struct mm_struct *mm, struct repl_wait *wait)
 
 	while (!arch_pgtable_repl_trylock(mm)) {
 		/* Charged until then, to others than those who are waited for. */
-		if ((wait->insist || most) && wait->freed && wait->freed->nr)
+		if ((wait->insist || most) && wait->freed && wait->freed->nr) {
 			pgtable_repl_free_all(wait->freed);
+			begun = jiffies;	/* that was no waiting for the lock */
+			continue;
+		}
 		if (wait->insist && repl_insist(mm))
 			break;
 		waited = jiffies - begun;
