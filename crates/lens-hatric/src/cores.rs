@@ -180,11 +180,6 @@ impl Cores {
         self.pipes[cpu].done
     }
 
-    /// The translation structures of `cpu`.
-    pub fn structures(&self, cpu: usize) -> &Structures {
-        &self.cpus[cpu].held
-    }
-
     /// CPUs that the directory takes for holders of `line`.
     pub fn sharers(&self, line: u64) -> u64 {
         self.directory.known(line).map_or(0, |k| k.sharers)

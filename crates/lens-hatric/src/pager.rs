@@ -218,11 +218,6 @@ impl Pager {
         self.owner[frame as usize] = gpn as u32;
     }
 
-    /// The policy that it follows.
-    pub fn policy(&self) -> Policy {
-        self.policy
-    }
-
     /// Frames.
     pub fn frames(&self) -> usize {
         self.owner.len()
