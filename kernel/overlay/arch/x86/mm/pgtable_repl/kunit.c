@@ -791,18 +791,21 @@ static void repl_test_leaves_reserves_alone(struct kunit *test)
 
 #define TEST_RESERVE	8
 
-/* Take at most @max pages for copies on a node; how many there were. */
-static unsigned int repl_test_take(struct repl_test *t, int nid, unsigned int max)
+/* Take at most @max tables, or roots by @order, on a node; how many there were. */
+static unsigned int repl_test_take(struct repl_test *t, int nid,
+				   unsigned int order, unsigned int max)
 {
 	unsigned int nr;
 	struct page *page;
 
 	for (nr = 0; nr < max; nr++) {
-		page = pgtable_repl_alloc_page(t->mm, nid, 0,
+		page = pgtable_repl_alloc_page(t->mm, nid, order,
 					       GFP_NOWAIT | __GFP_NOWARN);
 		if (!page)
 			break;
-		pgtable_repl_free_page(t->mm, page);
+		pgtable_repl_process_uncharge(t->mm->pgtable_repl, 1UL << order);
+		pgtable_repl_group_uncharge(page);
+		__free_pages(page, order);
 	}
 	return nr;
 }
@@ -834,35 +837,16 @@ static void repl_test_reserve_is_refilled(struct kunit *test)
 		kunit_skip(test, "needs memory for others meanwhile");
 	KUNIT_ASSERT_EQ(test, pgtable_repl_set_reserve(TEST_RESERVE), 0);
 	repl_test_marks(&marks, full, true);
-	KUNIT_EXPECT_EQ(test, repl_test_take(t, full, 2 * TEST_RESERVE),
+	KUNIT_EXPECT_EQ(test, repl_test_take(t, full, 0, 2 * TEST_RESERVE),
 			TEST_RESERVE);
 	/* Tried, and found no memory. */
 	msleep(1000);
 	KUNIT_EXPECT_EQ(test, pgtable_repl_reserve_pages(full), 0);
-	KUNIT_EXPECT_EQ(test, repl_test_take(t, other, 1), 1);
+	KUNIT_EXPECT_EQ(test, repl_test_take(t, other, 0, 1), 1);
 	KUNIT_EXPECT_TRUE(test, repl_test_reserve_fills(other, 10));
 	repl_test_marks(&marks, full, false);
 	KUNIT_EXPECT_TRUE(test, repl_test_reserve_fills(full, 20));
 	KUNIT_EXPECT_EQ(test, pgtable_repl_set_reserve(0), 0);
-}
-
-/* The same for the two pages that a root may be. */
-static unsigned int repl_test_take_pairs(struct repl_test *t, int nid,
-					 unsigned int max)
-{
-	unsigned int nr;
-	struct page *page;
-
-	for (nr = 0; nr < max; nr++) {
-		page = pgtable_repl_alloc_page(t->mm, nid, 1,
-					       GFP_NOWAIT | __GFP_NOWARN);
-		if (!page)
-			break;
-		pgtable_repl_process_uncharge(t->mm->pgtable_repl, 2);
-		pgtable_repl_group_uncharge(page);
-		__free_pages(page, 1);
-	}
-	return nr;
 }
 
 /* A full node's reserve is for roots as well as for tables. */
@@ -881,10 +865,10 @@ static void repl_test_reserve_serves_roots(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, pgtable_repl_set_reserve(TEST_RESERVE), 0);
 	repl_test_marks(&marks, full, true);
 	/* Of 8 pages, 3 leave 5, of which one is single. */
-	KUNIT_EXPECT_EQ(test, repl_test_take(t, full, 3), 3);
-	KUNIT_EXPECT_EQ(test, repl_test_take_pairs(t, full, TEST_RESERVE), 2);
+	KUNIT_EXPECT_EQ(test, repl_test_take(t, full, 0, 3), 3);
+	KUNIT_EXPECT_EQ(test, repl_test_take(t, full, 1, TEST_RESERVE), 2);
 	KUNIT_EXPECT_EQ(test, pgtable_repl_reserve_pages(full), 1);
-	KUNIT_EXPECT_EQ(test, repl_test_take(t, full, TEST_RESERVE), 1);
+	KUNIT_EXPECT_EQ(test, repl_test_take(t, full, 0, TEST_RESERVE), 1);
 	repl_test_marks(&marks, full, false);
 	KUNIT_EXPECT_TRUE(test, repl_test_reserve_fills(full, 20));
 	KUNIT_EXPECT_EQ(test, pgtable_repl_set_reserve(0), 0);
