@@ -632,35 +632,63 @@ TEST_F(cgroup, domains_change_at_the_limit)
 
 #define TABLES		16384
 
-/* Asks for copies of many tables, again and again, with little CPU time. */
-static int build_slowly(const char *unused)
+static int prepared[2];		/* the builder has its tables when this closes */
+
+/* Asks for copies of many tables, again and again. */
+static int build(const char *unused)
 {
 	char *mem = repl_mmap_aligned(TABLES * PMD_SIZE, PMD_SIZE, RW,
 				      ANON | MAP_NORESERVE, -1);
 	int i;
 
-	if (mem == MAP_FAILED || madvise(mem, TABLES * PMD_SIZE, MADV_NOHUGEPAGE))
+	close(prepared[0]);
+	if (mem == MAP_FAILED || madvise(mem, TABLES * PMD_SIZE, MADV_NOHUGEPAGE) ||
+	    repl_set_off() || move(GROUP, getpid()))
 		return 1;
 	for (i = 0; i < TABLES; i++)
 		repl_load(mem + i * PMD_SIZE);
-	if (repl_set_off() || put(GROUP, "cpu.max", "5000 1000000") ||
-	    move(GROUP, getpid()))
-		return 1;
+	close(prepared[1]);
 	for (;;)
-		repl_set_all();
+		if (repl_set_off() || repl_set_all())
+			return 1;
 }
 
-static bool builds(pid_t pid)
+/* How many tables it has copied in this moment; -1 if it copies none. */
+static int built(pid_t pid)
 {
-	char path[64], text[4096];
-	int tries;
+	char path[64], text[4096], *line;
+	int done, total;
 
 	snprintf(path, sizeof(path), "/proc/%d/pgtable_repl", pid);
+	if (repl_read_file(path, text, sizeof(text)))
+		return -1;
+	line = strstr(text, "building:");
+	if (!line || sscanf(line, "building: %d/%d", &done, &total) != 2)
+		return -1;
+	return done;
+}
+
+/*
+ * Takes its CPU time away while it makes its copies. With none
+ * it would not even begin: what comes before, counting the tables, takes some, and
+ * a busy host takes away most of the little that could be left to it.
+ */
+static bool stop_in_the_middle(pid_t pid)
+{
+	int tries, done;
+
 	for (tries = 0; tries < PATIENCE; tries++) {
-		if (!repl_read_file(path, text, sizeof(text)) &&
-		    strstr(text, "building:"))
-			return true;
-		pause_ms(10);
+		done = built(pid);
+		if (done >= 0 && done < TABLES / 4) {
+			if (put(GROUP, "cpu.max", "5000 1000000"))
+				return false;
+			pause_ms(100);
+			if (built(pid) >= done)
+				return true;
+			if (put(GROUP, "cpu.max", "max 1000000"))
+				return false;
+		}
+		pause_ms(1);
 	}
 	return false;
 }
@@ -678,15 +706,19 @@ static int set_and_exec(const char *program)
  */
 TEST_F(cgroup, builder_holds_up_nobody)
 {
-	char before[4096], finer[64];
+	char before[4096], finer[64], byte;
 	pid_t builder, writer;
 
 	put(ROOT, "cgroup.subtree_control", "+cpu");
 	if (access(GROUP "/cpu.max", W_OK))
 		SKIP(return, "needs the cpu controller");
 	ASSERT_EQ(0, finer_domains(before, sizeof(before), finer, sizeof(finer)));
-	builder = begin(build_slowly, NULL);
-	EXPECT_TRUE(builds(builder));
+	ASSERT_EQ(0, pipe(prepared));
+	builder = begin(build, NULL);
+	close(prepared[1]);
+	EXPECT_EQ(0, read(prepared[0], &byte, 1));
+	close(prepared[0]);
+	EXPECT_TRUE(stop_in_the_middle(builder));
 	writer = begin(write_domains, finer);
 	pause_ms(500);		/* for it to be in the middle of it */
 	EXPECT_EQ(0, ends(begin(set_and_exec, "/bin/true")));
