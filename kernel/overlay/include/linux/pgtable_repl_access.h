@@ -39,11 +39,13 @@ static inline long pgtable_repl_read_string(char *to, const char __user *from,
 
 /*
  * Canonical tables of current->mm are about to be walked with interrupts off, which
- * @flags are from before.  See arch/x86/mm/pgtable_repl/shootdown.c.
+ * @flags are from before.  See arch/x86/mm/pgtable_repl/shootdown.c.  PREEMPT_RT
+ * frees no page with interrupts off, whoever switched them off.
  */
 static inline void pgtable_repl_reads(unsigned long flags)
 {
-	if (pgtable_repl_lazy_active() && irqs_disabled_flags(flags) &&
+	if (pgtable_repl_lazy_active() &&
+	    (irqs_disabled_flags(flags) || IS_ENABLED(CONFIG_PREEMPT_RT)) &&
 	    mm_has_lazy_pgtables(current->mm))
 		__pgtable_repl_reads(current->mm);
 }

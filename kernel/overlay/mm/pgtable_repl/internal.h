@@ -71,8 +71,8 @@ struct obj_cgroup;
  * @fills: page faults of lazy domains answered from the canonical tree
  * @ipis_requested: CPUs that TLB shootdowns of lazy trees would have been sent to
  * @ipis_sent: and to which they were
- * @readers: CPUs that may be reading, with interrupts off, what canonical tables
- *	map; see shootdown.c
+ * @readers: CPUs that may have taken, with interrupts off, a reference to a page that
+ *	canonical tables map; see shootdown.c
  * @huge_held: gathers that have changed huge pages which lazy copies held, until
  *	they have flushed them
  * @unrecorded: tasks gathered when lazy trees were published, and tell nobody of

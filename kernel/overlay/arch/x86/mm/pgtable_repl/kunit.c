@@ -1411,8 +1411,8 @@ static unsigned long repl_test_map(struct kunit *test, unsigned int pages)
 }
 
 /*
- * Write to it on one node, with lazy trees.  The test leaves that for another, which
- * lacks it.  Undone by repl_test_leave().
+ * Write to it on one node, with lazy trees, or read it if there is nothing to write.
+ * The test leaves that for another, which lacks it.  Undone by repl_test_leave().
  */
 static void repl_test_elsewhere(struct kunit *test, unsigned long addr,
 				const void *text, size_t size)
@@ -1429,7 +1429,10 @@ static void repl_test_elsewhere(struct kunit *test, unsigned long addr,
 	nid = first_node(policy.nodes);
 	set_cpus_allowed_ptr(current, pgtable_repl_domain_cpus(nid));
 	KUNIT_ASSERT_EQ(test, pgtable_repl_set(current->mm, &policy), 0);
-	KUNIT_ASSERT_EQ(test, copy_to_user((void __user *)addr, text, size), 0);
+	if (text)
+		KUNIT_ASSERT_EQ(test, copy_to_user((void __user *)addr, text, size), 0);
+	else
+		KUNIT_ASSERT_EQ(test, fault_in_readable((void __user *)addr, size), 0);
 	nid = next_node(nid, policy.nodes);
 	set_cpus_allowed_ptr(current, pgtable_repl_domain_cpus(nid));
 }
@@ -1535,6 +1538,116 @@ static void repl_test_lazy_reads_no_secrets(struct kunit *test)
 	put_page(page);
 	KUNIT_EXPECT_EQ(test, left, sizeof(got));
 	KUNIT_EXPECT_NE(test, got, value);
+	repl_test_leave(test);
+}
+
+struct repl_test_spy {
+	struct mm_struct *mm;
+	u64 *at, value;
+	unsigned long rounds;
+	bool seen;
+};
+
+static int repl_test_unmap_others(void *arg)
+{
+	struct repl_test_spy *spy = arg;
+	int i;
+
+	while (!kthread_should_stop()) {
+		for (i = 0; i < 10000; i++)
+			inc_mm_tlb_gen(spy->mm);
+		cond_resched();
+	}
+	return 0;
+}
+
+/* As who has perf's buffer mapped. */
+static int repl_test_look_on(void *arg)
+{
+	struct repl_test_spy *spy = arg;
+	int i;
+
+	while (!kthread_should_stop()) {
+		for (i = 0; i < 10000; i++) {
+			if (READ_ONCE(*spy->at) == spy->value)
+				WRITE_ONCE(spy->seen, true);
+			smp_wmb();	/* pairs with repl_test_looked() */
+			WRITE_ONCE(spy->rounds, spy->rounds + 1);
+		}
+		cond_resched();
+	}
+	return 0;
+}
+
+/* Until it has looked at what there is now, and said so. */
+static void repl_test_looked(struct repl_test_spy *spy)
+{
+	unsigned long rounds = READ_ONCE(spy->rounds);
+
+	while (READ_ONCE(spy->rounds) - rounds < 2)
+		cond_resched();
+	smp_rmb();	/* pairs with repl_test_look_on() */
+}
+
+/* What was read while pages may have become free is not passed on, nor shown. */
+static void repl_test_lazy_forgets_what_may_be_free(struct kunit *test)
+{
+	unsigned long addr = repl_test_map(test, 1), flags, left;
+	unsigned long until = jiffies + 60 * HZ;
+	struct task_struct *unmaps, *looks;
+	struct repl_test_spy spy = {
+		.mm = current->mm, .value = 0x600d600d600d600d,
+	};
+	int forgotten = 0;
+	bool seen = false;
+	u64 got[8] = { };
+
+	spy.at = got;
+	repl_test_elsewhere(test, addr, &spy.value, sizeof(spy.value));
+	unmaps = kthread_run(repl_test_unmap_others, &spy, "repl-unmap");
+	KUNIT_ASSERT_FALSE(test, IS_ERR(unmaps));
+	looks = kthread_run(repl_test_look_on, &spy, "repl-look");
+	while (!IS_ERR(looks) && forgotten < 200 && time_before(jiffies, until)) {
+		local_irq_save(flags);
+		left = copy_from_user_nmi(got, (void __user *)addr, sizeof(got));
+		local_irq_restore(flags);
+		if (left) {
+			forgotten++;
+			KUNIT_EXPECT_EQ(test, READ_ONCE(got[0]), 0);
+			repl_test_looked(&spy);
+			seen |= READ_ONCE(spy.seen);
+			continue;
+		}
+		WRITE_ONCE(got[0], 0);
+		repl_test_looked(&spy);
+		WRITE_ONCE(spy.seen, false);
+	}
+	if (!IS_ERR(looks))
+		kthread_stop(looks);
+	kthread_stop(unmaps);
+	KUNIT_EXPECT_GT(test, forgotten, 0);
+	KUNIT_EXPECT_FALSE(test, seen);
+
+	local_irq_save(flags);
+	left = copy_from_user_nmi(got, (void __user *)addr, sizeof(got));
+	local_irq_restore(flags);
+	KUNIT_EXPECT_EQ(test, left, 0);
+	KUNIT_EXPECT_EQ(test, got[0], spy.value);
+	repl_test_leave(test);
+}
+
+/* Memory that was only read is one page of zeroes for all. */
+static void repl_test_lazy_reads_the_zero_page(struct kunit *test)
+{
+	unsigned long addr = repl_test_map(test, 1), flags, left;
+	u64 got = 1;
+
+	repl_test_elsewhere(test, addr, NULL, sizeof(got));
+	local_irq_save(flags);
+	left = copy_from_user_nmi(&got, (void __user *)addr, sizeof(got));
+	local_irq_restore(flags);
+	KUNIT_EXPECT_EQ(test, left, 0);
+	KUNIT_EXPECT_EQ(test, got, 0);
 	repl_test_leave(test);
 }
 
@@ -2350,6 +2463,8 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_lazy_is_read_with_interrupts_off),
 	KUNIT_CASE(repl_test_lazy_waits_for_readers),
 	KUNIT_CASE(repl_test_lazy_reads_no_secrets),
+	KUNIT_CASE_SLOW(repl_test_lazy_forgets_what_may_be_free),
+	KUNIT_CASE(repl_test_lazy_reads_the_zero_page),
 	KUNIT_CASE(repl_test_lazy_reads_huge_pages),
 #ifdef CONFIG_PERF_EVENTS
 	KUNIT_CASE(repl_test_lazy_call_chain_is_whole),

@@ -21,6 +21,7 @@
 #include <linux/sched.h>
 #include <linux/uaccess.h>
 #include <trace/events/pgtable_repl.h>
+#include <asm/mce.h>
 #include <asm/pgtable_repl_lazy.h>
 #include "table.h"
 
@@ -430,6 +431,7 @@ static void *repl_peek(struct mm_struct *mm, unsigned long addr)
 	pteval_t *table = (pteval_t *)mm->pgd, val;
 	enum pg_level level = repl_root_level();
 	unsigned long pfn;
+	pte_t pte;
 
 	for (;; level--) {
 		val = READ_ONCE(table[repl_index(addr, level)]);
@@ -437,16 +439,60 @@ static void *repl_peek(struct mm_struct *mm, unsigned long addr)
 			break;
 		table = ptdesc_address(repl_child(val));
 	}
-	if (!pte_access_permitted(__pte(val), false) || pte_special(__pte(val)))
+	pte = __pte(val);
+	if (!pte_access_permitted(pte, false))
 		return NULL;
 	/* A huge entry has a bit of the memory type where the lowest of these is. */
 	pfn = (val & page_level_mask(level) & PTE_PFN_MASK) >> PAGE_SHIFT;
 	pfn += (addr & ~page_level_mask(level)) >> PAGE_SHIFT;
+	/* As GUP sees it, small pages of DAX are; the zero page is what stock reads. */
+	if (pte_special(pte) && !pte_devmap(pte) && !is_zero_pfn(pfn))
+		return NULL;
 	return pfn_valid(pfn) ? __va(PFN_PHYS(pfn)) + offset_in_page(addr) : NULL;
 }
 
 /* How often a read is tried again, beside flushes of what else is unmapped. */
 #define REPL_READ_TRIES		8
+
+/*
+ * What is read is only given away when it is known whose it was: others may be
+ * looking at the place that it goes to, such as perf's buffers.
+ */
+#define REPL_READ_MAX		64
+
+/* A page whose memory has gone bad must not be fatal, nor one that is not mapped. */
+static bool repl_copy_page(void *to, const void *from, unsigned long n)
+{
+#ifdef CONFIG_X86_MCE
+	/* copy_mc_to_kernel() may choose one that minds neither. */
+	return !copy_mc_fragile(to, from, n);
+#else
+	return !copy_from_kernel_nofault(to, from, n);
+#endif
+}
+
+static bool repl_read_some(void *to, struct mm_struct *mm, unsigned long addr,
+			   unsigned long n)
+{
+	char some[REPL_READ_MAX];
+	unsigned int tries;
+	void *from;
+	u64 gen;
+
+	for (tries = 0; tries < REPL_READ_TRIES; tries++) {
+		gen = atomic64_read(&mm->context.tlb_gen);
+		smp_rmb();	/* pairs with inc_mm_tlb_gen() */
+		from = repl_peek(mm, addr);
+		if (!from || !repl_copy_page(some, from, n))
+			return false;
+		smp_rmb();	/* likewise: the page was not free until now */
+		if (gen == atomic64_read(&mm->context.tlb_gen)) {
+			memcpy(to, some, n);
+			return true;
+		}
+	}
+	return false;
+}
 
 /**
  * arch_pgtable_repl_read() - read memory that a lazy domain lacks
@@ -455,8 +501,8 @@ static void *repl_peek(struct mm_struct *mm, unsigned long addr)
  * @addr: user address
  * @n: bytes, none behind the end of the page
  *
- * By the canonical tree, as this CPU may read it: memory of devices, and what a
- * protection key forbids, is not.  Nor is what the kernel itself has not mapped
+ * By the canonical tree, as this CPU may read it: memory of devices other than DAX,
+ * and what a protection key forbids, is not.  Nor is what the kernel itself has not mapped
  * (memfd_secret()).
  *
  * No reference is taken to the page.  It may be freed meanwhile, but not before the
@@ -469,20 +515,14 @@ static void *repl_peek(struct mm_struct *mm, unsigned long addr)
 bool arch_pgtable_repl_read(void *to, struct mm_struct *mm, unsigned long addr,
 			    unsigned long n)
 {
-	unsigned int tries;
-	void *from;
-	u64 gen;
+	unsigned long done, len;
 
-	for (tries = 0; tries < REPL_READ_TRIES; tries++) {
-		gen = atomic64_read(&mm->context.tlb_gen);
-		smp_rmb();	/* pairs with inc_mm_tlb_gen() */
-		from = repl_peek(mm, addr);
-		if (!from || copy_from_kernel_nofault(to, from, n))
-			break;
-		smp_rmb();	/* likewise: the page was not free until now */
-		if (gen == atomic64_read(&mm->context.tlb_gen))
-			return true;
+	for (done = 0; done < n; done += len) {
+		len = min(n - done, REPL_READ_MAX);
+		if (!repl_read_some(to + done, mm, addr + done, len)) {
+			memset(to, 0, n);
+			return false;
+		}
 	}
-	memset(to, 0, n);
-	return false;
+	return true;
 }
