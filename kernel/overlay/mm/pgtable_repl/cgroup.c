@@ -185,7 +185,7 @@ static void repl_group_note(struct repl_group *group)
 static void repl_group_behind(struct repl_group *group)
 {
 	repl_group_note(group);
-	pgtable_repl_insist_work(&repl_catch_up_work, 0, true);
+	pgtable_repl_insist_work(REPL_INSIST_GROUPS, &repl_catch_up_work, 0, true);
 }
 
 /* The same for all groups of a subtree, whose processes were busy. */
@@ -201,7 +201,8 @@ static void repl_subtree_behind(struct mem_cgroup *root)
 		if (group)
 			repl_group_note(group);
 	}
-	pgtable_repl_insist_work(&repl_catch_up_work, REPL_BUSY_DELAY, false);
+	pgtable_repl_insist_work(REPL_INSIST_GROUPS, &repl_catch_up_work,
+				 REPL_BUSY_DELAY, false);
 }
 
 /*
@@ -232,6 +233,12 @@ static bool repl_enforce_max(struct repl_group *group, struct repl_wait *wait)
 	return !over;
 }
 
+/*
+ * How long locks of a group's processes are queued up for in one run: then it is
+ * the others' turn.  Those that it was in vain for are left out in the next.
+ */
+#define REPL_GROUP_INSIST	(2 * HZ)
+
 static void repl_catch_up(struct kthread_work *work)
 {
 	static unsigned long delay;
@@ -244,7 +251,7 @@ static void repl_catch_up(struct kthread_work *work)
 	list_splice_init(&repl_behind, &behind);
 	spin_unlock(&repl_behind_lock);
 	for (;;) {
-		struct repl_wait wait = REPL_WAIT_INSIST;
+		struct repl_wait wait = REPL_WAIT_INSIST(REPL_GROUP_INSIST);
 
 		wait.freed = &freed;
 		/* While it is on this list, nobody notes it again. */
@@ -268,7 +275,8 @@ static void repl_catch_up(struct kthread_work *work)
 	pgtable_repl_free_all(&freed);
 	if (again) {
 		delay = clamp(2 * delay, REPL_BUSY_DELAY, REPL_BUSY_MAX);
-		pgtable_repl_insist_work(&repl_catch_up_work, delay, false);
+		pgtable_repl_insist_work(REPL_INSIST_GROUPS, &repl_catch_up_work,
+					 delay, false);
 	} else {
 		delay = 0;
 	}
@@ -537,7 +545,8 @@ static ssize_t repl_max_write(struct kernfs_open_file *of, char *buf,
 	repl_write_begin(of, memcg);
 	if (!repl_enforce_max(group, &wait)) {
 		repl_group_note(group);
-		pgtable_repl_insist_work(&repl_catch_up_work, REPL_BUSY_DELAY,
+		pgtable_repl_insist_work(REPL_INSIST_GROUPS,
+					 &repl_catch_up_work, REPL_BUSY_DELAY,
 					 false);
 	}
 	/* Of those that are busy it is repaired. */

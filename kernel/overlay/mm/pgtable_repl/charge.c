@@ -170,16 +170,17 @@ static void repl_add_payer(struct pgtable_repl *repl, struct obj_cgroup *objcg)
 }
 
 /**
- * pgtable_repl_memcg_pays() - whether a memory cgroup may pay for copies of an mm
+ * pgtable_repl_memcg_pays() - whether a memory cgroup pays for copies of an mm
  * @repl: the mm's state
  * @memcg: the memory cgroup, or one below it; the caller holds a reference
+ * @maybe: also if so many have paid that it is not known who
  *
  * Context: any.
  */
 bool pgtable_repl_memcg_pays(struct pgtable_repl *repl,
-			     struct mem_cgroup *memcg)
+			     struct mem_cgroup *memcg, bool maybe)
 {
-	bool pays = READ_ONCE(repl->many_payers);
+	bool pays = maybe && READ_ONCE(repl->many_payers);
 	struct obj_cgroup *payer;
 	int i;
 

@@ -41,6 +41,7 @@ static struct pgtable_repl *pgtable_repl_create(struct mm_struct *mm, bool forki
 	repl->unset = true;
 	repl->forking = forking;
 	repl->busy_until = jiffies;
+	repl->insist_after = jiffies;
 	/* Pairs with smp_load_acquire() in mm_pgtable_repl(). */
 	smp_store_release(&mm->pgtable_repl, repl);
 	/*

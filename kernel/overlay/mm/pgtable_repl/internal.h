@@ -53,8 +53,8 @@ struct obj_cgroup;
  *	them is taken down first by who next has the lock
  * @loose: a table was moved, to where lazy copies of it may be linked nowhere;
  *	set under its lock
- * @busy_until: workers leave it alone until then, in jiffies: its lock was taken;
- *	nor do they queue up for its lock
+ * @busy_until: workers leave it alone until then, in jiffies: its lock was taken
+ * @insist_after: nobody queues up for its lock until then: it was in vain (wait.c)
  * @holds: copies, and one while @policy is not off: at 0 the gates may close
  * @root_mutex: serialises withdrawals, and these with publications
  * @nr: place on the list
@@ -106,6 +106,7 @@ struct pgtable_repl {
 	bool stale;
 	bool loose;
 	unsigned long busy_until;
+	unsigned long insist_after;
 	atomic_long_t holds;
 	struct mutex root_mutex;
 	u64 nr;
@@ -166,7 +167,8 @@ struct repl_freed {
  * @freed: gets the pages of trees that are taken down, for
  *	pgtable_repl_free_all(); NULL: each address space's are freed with it
  * @busy: one was left as it is; come back
- * @insist: queue up for the lock, on the worker of pgtable_repl_insist_work()
+ * @insist: queue up for locks for so long, in jiffies, on the worker of
+ *	pgtable_repl_insist_work()
  *
  * A process can hold its mmap lock for as long as it likes: by a page fault on a
  * file whose server does not answer, or on a frozen file system.  Who changes
@@ -177,13 +179,13 @@ struct repl_wait {
 	unsigned long left;
 	struct repl_freed *freed;
 	bool busy;
-	bool insist;
+	unsigned long insist;
 };
 
 /* Of a user who changes many at a time, and of workers. */
 #define REPL_WAIT_USER		((struct repl_wait){ .left = 2 * HZ })
 #define REPL_WAIT_NONE		((struct repl_wait){ .left = 0 })
-#define REPL_WAIT_INSIST	((struct repl_wait){ .insist = true })
+#define REPL_WAIT_INSIST(for_)	((struct repl_wait){ .insist = (for_) })
 /* When workers come back, at first and at last. */
 #define REPL_BUSY_DELAY		((unsigned long)HZ)
 #define REPL_BUSY_MAX		(32 * REPL_BUSY_DELAY)
@@ -192,7 +194,9 @@ struct repl_wait {
 int pgtable_repl_lock(struct mm_struct *mm, struct repl_wait *wait);
 bool pgtable_repl_worker_lock(struct mm_struct *mm, struct repl_wait *wait);
 bool pgtable_repl_busy(struct pgtable_repl *repl);
-void pgtable_repl_insist_work(struct kthread_delayed_work *work,
+enum repl_insist { REPL_INSIST_MODE, REPL_INSIST_GROUPS, REPL_INSIST_NR };
+void pgtable_repl_insist_work(enum repl_insist which,
+			      struct kthread_delayed_work *work,
 			      unsigned long delay, bool sooner);
 
 /* key.c */
@@ -309,7 +313,7 @@ bool pgtable_repl_group_charge(struct page *page);
 void pgtable_repl_group_uncharge(struct page *page);
 void pgtable_repl_group_pays(struct page *page, struct pgtable_repl *repl);
 bool pgtable_repl_memcg_pays(struct pgtable_repl *repl,
-			     struct mem_cgroup *memcg);
+			     struct mem_cgroup *memcg, bool maybe);
 void pgtable_repl_memcg_forget(struct pgtable_repl *repl);
 long pgtable_repl_memcg_pages(struct mem_cgroup *memcg);
 unsigned long pgtable_repl_memcg_want(struct mem_cgroup *memcg,
@@ -376,7 +380,7 @@ static inline void pgtable_repl_group_pays(struct page *page,
 }
 
 static inline bool pgtable_repl_memcg_pays(struct pgtable_repl *repl,
-					   struct mem_cgroup *memcg)
+					   struct mem_cgroup *memcg, bool maybe)
 {
 	return false;
 }

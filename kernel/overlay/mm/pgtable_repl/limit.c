@@ -148,7 +148,7 @@ static bool repl_node_allowed(struct mm_struct *mm, int nid)
  *	pages; 0: nothing
  *
  * Copies are counted when they are attached, and by each CPU for itself at first:
- * the limit may be exceeded by a few pages.
+ * the limit may be exceeded by 125 pages for each CPU.
  *
  * Context: any.
  */

@@ -30,8 +30,6 @@
 
 static void repl_drop(struct work_struct *work);
 static DECLARE_WORK(repl_drop_work, repl_drop);
-static atomic_long_t repl_drop_wanted[MAX_NUMNODES];	/* pages */
-static unsigned long repl_drop_wanted_at[MAX_NUMNODES];	/* last, in jiffies */
 static atomic_long_t repl_drop_freed[MAX_NUMNODES];	/* pages, ever */
 static struct workqueue_struct *repl_drop_wq;
 
@@ -41,6 +39,64 @@ static struct workqueue_struct *repl_drop_wq;
  */
 static atomic_long_t repl_drop_asked, repl_drop_done;
 static DECLARE_WAIT_QUEUE_HEAD(repl_drop_wait);
+
+/* More than there are of any node. */
+#define REPL_WANT_ALL		(LONG_MAX / 2UL)
+
+/* Reclaim that goes on asks again within this time. */
+#define REPL_WANTED_MAX		(4 * HZ)
+
+/*
+ * What reclaim has asked for of a node, in pages, and when it last did.  It adds up
+ * while the node stays short, and pays for a large tree.  That of an earlier
+ * shortage, which went without it, does not.
+ */
+static struct {
+	unsigned long pages, at;
+} repl_wanted[MAX_NUMNODES];
+static DEFINE_SPINLOCK(repl_wanted_lock);
+
+/**
+ * pgtable_repl_want() - ask for copies of a node
+ * @nid: the node
+ * @pages: how many
+ *
+ * Context: any but NMI.
+ */
+void pgtable_repl_want(int nid, unsigned long pages)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&repl_wanted_lock, flags);
+	if (time_after(jiffies, repl_wanted[nid].at + REPL_WANTED_MAX))
+		repl_wanted[nid].pages = 0;
+	repl_wanted[nid].pages = min(repl_wanted[nid].pages + pages, REPL_WANT_ALL);
+	repl_wanted[nid].at = jiffies;
+	spin_unlock_irqrestore(&repl_wanted_lock, flags);
+}
+
+/* Take what is wanted now, and leave nothing. */
+static unsigned long repl_take_wanted(int nid)
+{
+	unsigned long flags, pages = 0;
+
+	spin_lock_irqsave(&repl_wanted_lock, flags);
+	if (!time_after(jiffies, repl_wanted[nid].at + REPL_WANTED_MAX))
+		pages = repl_wanted[nid].pages;
+	repl_wanted[nid].pages = 0;
+	spin_unlock_irqrestore(&repl_wanted_lock, flags);
+	return pages;
+}
+
+/* It did not suffice: it is as old as it was. */
+static void repl_give_wanted(int nid, unsigned long pages)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&repl_wanted_lock, flags);
+	repl_wanted[nid].pages = min(repl_wanted[nid].pages + pages, REPL_WANT_ALL);
+	spin_unlock_irqrestore(&repl_wanted_lock, flags);
+}
 
 /**
  * pgtable_repl_squeeze() - have an mm's copies taken down, soon
@@ -159,6 +215,7 @@ static bool repl_squeezed(struct pgtable_repl *repl, void *unused)
  * @nid: the node that is short of it; or NUMA_NO_NODE
  * @memcg: or the memory cgroup
  * @wanted: pages; of a node, a tree of more is not paid for
+ * @maybe: also of those of whose payers only some are known
  * @most: pages that go at most, whoever has paid for them; 0: no matter
  * @batch: pages that are still to be freed
  * @busy: also those whose lock others had a moment ago
@@ -169,6 +226,7 @@ struct repl_pass {
 	int nid;
 	struct mem_cgroup *memcg;
 	long wanted;
+	bool maybe;
 	unsigned long most;
 	struct repl_batch batch;
 	bool busy;
@@ -181,7 +239,7 @@ static long repl_pass_pages(struct repl_pass *pass, struct pgtable_repl *repl)
 		return node_isset(pass->nid, repl->dropped) ? 0 :
 		       atomic_long_read(&repl->node_pages[pass->nid]);
 	/* Roots of trees that are gone may still be counted. */
-	return pgtable_repl_memcg_pays(repl, pass->memcg) &&
+	return pgtable_repl_memcg_pays(repl, pass->memcg, pass->maybe) &&
 	       !nodes_subset(repl->policy.nodes, repl->dropped) ?
 	       pgtable_repl_pages(repl) : 0;
 }
@@ -226,7 +284,7 @@ static bool repl_pass_over(struct repl_pass *pass)
  * The list is walked once for each power of two that there are sizes of, however
  * many trees there are.  The first walk only finds the largest.
  */
-static bool repl_drop_largest(struct repl_pass *pass, struct repl_wait *wait)
+static bool repl_drop_round(struct repl_pass *pass, struct repl_wait *wait)
 {
 	nodemask_t nodes = NODE_MASK_ALL;
 	struct repl_walk walk;
@@ -235,7 +293,6 @@ static bool repl_drop_largest(struct repl_pass *pass, struct repl_wait *wait)
 
 	if (pass->nid != NUMA_NO_NODE)
 		nodes = nodemask_of_node(pass->nid);
-	repl_batch_init(&pass->batch);
 	for (pass->min = LONG_MAX; pass->min; pass->min = pass->next) {
 		pass->next = 0;
 		repl_walk_begin(&walk);
@@ -261,6 +318,23 @@ static bool repl_drop_largest(struct repl_pass *pass, struct repl_wait *wait)
 		}
 		repl_walk_end(&walk);
 	}
+	return dropped;
+}
+
+/*
+ * A memory cgroup's own first: a user can make large ones that have been paid for
+ * from many groups, and they would be the end of everybody's turn.
+ */
+static bool repl_drop_largest(struct repl_pass *pass, struct repl_wait *wait)
+{
+	bool dropped;
+
+	repl_batch_init(&pass->batch);
+	dropped = repl_drop_round(pass, wait);
+	if (pass->memcg && !fatal_signal_pending(current)) {
+		pass->maybe = true;
+		dropped |= repl_drop_round(pass, wait);
+	}
 	repl_batch_free(&pass->batch);
 	return dropped;
 }
@@ -285,25 +359,30 @@ void pgtable_repl_give_back(struct mem_cgroup *memcg, long pages,
 		.most = pages + REPL_TURN_MAX,
 		.busy = true,
 	};
+	struct repl_freed *freed = wait->freed;
 
+	/* None of it stays charged while the locks of others are waited for. */
+	if (freed)
+		pgtable_repl_free_all(freed);
+	wait->freed = &pass.batch.freed;
 	if (repl_drop_largest(&pass, wait))
 		pgtable_repl_repair_later();
+	wait->freed = freed;
 }
 
 static bool repl_drop_node(int nid, struct repl_wait *wait)
 {
-	atomic_long_t *wanted = &repl_drop_wanted[nid];
 	struct repl_pass pass = {
 		.nid = nid,
-		.wanted = atomic_long_xchg(wanted, 0),
+		.wanted = repl_take_wanted(nid),
 	};
 	bool dropped;
 
 	dropped = repl_drop_largest(&pass, wait);
 	if (pgtable_repl_node_free(nid, 1))
-		atomic_long_set(wanted, 0);
+		repl_take_wanted(nid);
 	else if (pass.wanted > 0)
-		atomic_long_add(pass.wanted, wanted);
+		repl_give_wanted(nid, pass.wanted);
 	return dropped;
 }
 
@@ -317,7 +396,7 @@ static bool repl_drop_nodes(struct repl_wait *wait)
 		if (!pgtable_repl_node_free(nid, 1))
 			dropped |= repl_drop_node(nid, wait);
 		else
-			atomic_long_set(&repl_drop_wanted[nid], 0);
+			repl_take_wanted(nid);
 	atomic_long_set(&repl_drop_done, asked);
 	wake_up_all(&repl_drop_wait);
 	return dropped;
@@ -386,32 +465,6 @@ static void repl_drop(struct work_struct *work)
 		pgtable_repl_repair_later();
 }
 
-/* Reclaim that goes on asks again within this time. */
-#define REPL_WANTED_MAX		(4 * HZ)
-
-/**
- * pgtable_repl_want() - ask for copies of a node
- * @nid: the node
- * @pages: how many
- *
- * What was wanted adds up while the node stays short, and pays for a large tree.
- * That of an earlier shortage, which went without it, does not.
- *
- * Context: any.
- */
-void pgtable_repl_want(int nid, unsigned long pages)
-{
-	unsigned long at = READ_ONCE(repl_drop_wanted_at[nid]), now = jiffies;
-	long old = atomic_long_read(&repl_drop_wanted[nid]);
-
-	/* One of those who find it old takes that away, and nothing that came since. */
-	if (!time_after(now, at + REPL_WANTED_MAX))
-		WRITE_ONCE(repl_drop_wanted_at[nid], now);
-	else if (cmpxchg(&repl_drop_wanted_at[nid], at, now) == at)
-		atomic_long_sub(old, &repl_drop_wanted[nid]);
-	atomic_long_add(pages, &repl_drop_wanted[nid]);
-}
-
 /**
  * pgtable_repl_drop_now() - have taken down what was asked for of nodes
  * @timeout: wait for it, but not for longer, in jiffies
@@ -458,12 +511,13 @@ static int repl_oom(struct notifier_block *nb, unsigned long unused, void *arg)
 	long before = 0;
 	int nid;
 
+	if (!pgtable_repl_active())
+		return NOTIFY_OK;
 	for_each_node_state(nid, N_NORMAL_MEMORY) {
-		long pages = node_page_state(NODE_DATA(nid), NR_PGTABLE_REPL);
-
-		if (pages <= 0 || pgtable_repl_node_free(nid, 1))
+		if (pgtable_repl_node_free(nid, 1))
 			continue;
-		pgtable_repl_want(nid, pages);
+		/* NR_PGTABLE_REPL lacks what CPUs have not added to it yet. */
+		pgtable_repl_want(nid, REPL_WANT_ALL);
 		before += atomic_long_read(&repl_drop_freed[nid]);
 		node_set(nid, nodes);
 	}

@@ -166,7 +166,7 @@ static unsigned long repl_mode_delay = REPL_BUSY_DELAY;
 static void repl_mode_catch_up(struct kthread_work *work)
 {
 	struct repl_mode_walk walk = {
-		.wait = REPL_WAIT_INSIST,
+		.wait = REPL_WAIT_INSIST(ULONG_MAX),
 		.nr = READ_ONCE(repl_mode_nr),
 	};
 	unsigned long delay;
@@ -176,7 +176,7 @@ static void repl_mode_catch_up(struct kthread_work *work)
 		return;
 	delay = min(2 * READ_ONCE(repl_mode_delay), REPL_BUSY_MAX);
 	WRITE_ONCE(repl_mode_delay, delay);
-	pgtable_repl_insist_work(&repl_mode_work, delay, false);
+	pgtable_repl_insist_work(REPL_INSIST_MODE, &repl_mode_work, delay, false);
 }
 
 /**
@@ -186,7 +186,7 @@ static void repl_mode_catch_up(struct kthread_work *work)
  */
 void pgtable_repl_mode_behind(void)
 {
-	pgtable_repl_insist_work(&repl_mode_work, 0, true);
+	pgtable_repl_insist_work(REPL_INSIST_MODE, &repl_mode_work, 0, true);
 }
 
 /* The gates are open while new processes may need them to be. */
@@ -235,7 +235,8 @@ static int repl_mode_handler(const struct ctl_table *table, int write,
 	repl_mode_apply(&walk.wait);
 	WRITE_ONCE(repl_mode_delay, REPL_BUSY_DELAY);
 	if (walk.wait.busy)
-		pgtable_repl_insist_work(&repl_mode_work, REPL_BUSY_DELAY, true);
+		pgtable_repl_insist_work(REPL_INSIST_MODE, &repl_mode_work,
+					 REPL_BUSY_DELAY, true);
 	return 0;
 }
 

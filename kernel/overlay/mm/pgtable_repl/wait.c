@@ -21,25 +21,33 @@
  */
 #define REPL_INSIST_EACH	(HZ / 4 + 1)
 
-static struct kthread_worker *repl_insist_worker;
+/*
+ * The mode is applied to all processes, and a user can have as many busy ones as
+ * he may have processes: policies and limits of groups do not wait behind it.
+ */
+static struct kthread_worker *repl_insist_workers[REPL_INSIST_NR];
 
 /**
  * pgtable_repl_insist_work() - run work that may queue up for locks
+ * @which: on which worker
  * @work: the work
  * @delay: in jiffies
  * @sooner: also if it was to run later
  *
  * Context: any.
  */
-void pgtable_repl_insist_work(struct kthread_delayed_work *work,
+void pgtable_repl_insist_work(enum repl_insist which,
+			      struct kthread_delayed_work *work,
 			      unsigned long delay, bool sooner)
 {
-	if (WARN_ON_ONCE(!repl_insist_worker))
+	struct kthread_worker *worker = repl_insist_workers[which];
+
+	if (WARN_ON_ONCE(!worker))
 		return;
 	if (sooner)
-		kthread_mod_delayed_work(repl_insist_worker, work, delay);
+		kthread_mod_delayed_work(worker, work, delay);
 	else
-		kthread_queue_delayed_work(repl_insist_worker, work, delay);
+		kthread_queue_delayed_work(worker, work, delay);
 }
 
 struct repl_alarm {
@@ -54,15 +62,16 @@ static void repl_alarm(struct timer_list *timer)
 	send_sig(SIGKILL, alarm->task, 1);
 }
 
-/* On the worker: get the lock, or give up after a while. */
-static bool repl_insist(struct mm_struct *mm)
+/* On a worker: get the lock, or give up after a while. */
+static bool repl_insist(struct mm_struct *mm, struct repl_wait *wait)
 {
 	struct pgtable_repl *repl = mm_pgtable_repl(mm);
 	struct repl_alarm alarm = { .task = current };
+	unsigned long begun = jiffies;
 	bool locked;
 
 	/* It kept its lock for as long as that before. */
-	if (repl && time_before(jiffies, READ_ONCE(repl->busy_until)))
+	if (repl && time_before(jiffies, READ_ONCE(repl->insist_after)))
 		return false;
 	allow_kernel_signal(SIGKILL);
 	timer_setup_on_stack(&alarm.timer, repl_alarm, 0);
@@ -71,8 +80,9 @@ static bool repl_insist(struct mm_struct *mm)
 	timer_delete_sync(&alarm.timer);
 	destroy_timer_on_stack(&alarm.timer);
 	flush_signals(current);
+	wait->insist -= min(jiffies - begun, wait->insist);
 	if (!locked && repl)
-		WRITE_ONCE(repl->busy_until, jiffies + REPL_BUSY_MAX);
+		WRITE_ONCE(repl->insist_after, jiffies + REPL_BUSY_MAX);
 	return locked;
 }
 
@@ -90,7 +100,7 @@ static int repl_lock_within(struct mm_struct *mm, struct repl_wait *wait)
 			begun = jiffies;	/* that was no waiting for the lock */
 			continue;
 		}
-		if (wait->insist && repl_insist(mm))
+		if (wait->insist && repl_insist(mm, wait))
 			break;
 		waited = jiffies - begun;
 		if (waited >= most || signal_pending(current)) {
@@ -148,24 +158,29 @@ bool pgtable_repl_busy(struct pgtable_repl *repl)
  */
 bool pgtable_repl_worker_lock(struct mm_struct *mm, struct repl_wait *wait)
 {
-	unsigned long until = jiffies + REPL_BUSY_DELAY, *busy_until;
+	unsigned long until = jiffies + REPL_BUSY_DELAY;
 
 	if (!pgtable_repl_lock(mm, wait))
 		return true;
-	/* One that has been queued up for in vain is left alone for longer. */
-	busy_until = &mm->pgtable_repl->busy_until;
-	if (time_after(until, READ_ONCE(*busy_until)))
-		WRITE_ONCE(*busy_until, until);
+	WRITE_ONCE(mm->pgtable_repl->busy_until, until);
 	return false;
 }
 
 static int __init repl_insist_init(void)
 {
+	static const char *const names[] = {
+		[REPL_INSIST_MODE] = "pgtable_repl",
+		[REPL_INSIST_GROUPS] = "pgtable_repl_cg",
+	};
 	struct kthread_worker *worker;
+	int i;
 
-	worker = kthread_create_worker(0, "pgtable_repl");
-	if (!IS_ERR(worker))
-		repl_insist_worker = worker;
-	return PTR_ERR_OR_ZERO(worker);
+	for (i = 0; i < REPL_INSIST_NR; i++) {
+		worker = kthread_create_worker(0, "%s", names[i]);
+		if (IS_ERR(worker))
+			return PTR_ERR(worker);
+		repl_insist_workers[i] = worker;
+	}
+	return 0;
 }
 core_initcall(repl_insist_init);

@@ -914,7 +914,8 @@ static bool repl_test_want(struct repl_test *t, int nid, unsigned long pages)
 	struct repl_marks marks;
 
 	repl_test_marks(&marks, nid, true);
-	pgtable_repl_want(nid, pages);
+	if (pages)
+		pgtable_repl_want(nid, pages);
 	pgtable_repl_drop_now(MAX_SCHEDULE_TIMEOUT);
 	repl_test_marks(&marks, nid, false);
 	return node_isset(nid, t->mm->pgtable_repl->dropped);
@@ -927,7 +928,7 @@ static void repl_test_wants_expire(struct kunit *test)
 	const unsigned long many = 1UL << 30;
 	struct repl_test *t = test->priv;
 	struct pgtable_repl_policy policy;
-	bool at_once, late, paid;
+	bool at_once, unasked, late, paid;
 	atomic_long_t *had;
 	int i, nid;
 
@@ -941,11 +942,18 @@ static void repl_test_wants_expire(struct kunit *test)
 	atomic_long_add(many, had);
 	at_once = repl_test_want(t, nid, many / 4 * 3);
 	msleep(5000);
+	/* The work runs for others' sake, and finds a tree that it would pay for. */
+	atomic_long_sub(many / 2, had);
+	unasked = repl_test_want(t, nid, 0);
+	atomic_long_add(many / 2, had);
+	at_once |= repl_test_want(t, nid, many / 4 * 3);
+	msleep(5000);
 	late = repl_test_want(t, nid, many / 2);
 	paid = repl_test_want(t, nid, many);
 	atomic_long_sub(many, had);
 
 	KUNIT_EXPECT_FALSE(test, at_once);
+	KUNIT_EXPECT_FALSE(test, unasked);
 	KUNIT_EXPECT_FALSE(test, late);
 	KUNIT_EXPECT_TRUE(test, paid);
 	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
@@ -991,6 +999,48 @@ static unsigned int repl_test_roots(struct repl_test *t)
 	for (domain = 0; domain < pgtable_repl_nr_domains(); domain++)
 		nr += !!pgtable_repl_domain_root(t->mm, domain);
 	return nr;
+}
+
+static int repl_test_insist(void *arg)
+{
+	struct repl_wait wait = REPL_WAIT_INSIST(1);
+	struct repl_test *t = arg;
+	unsigned long *until = &t->mm->pgtable_repl->insist_after;
+	int nr;
+
+	/*
+	 * Each time is one more that is busy: no wait for it is remembered, but that
+	 * somebody did not get the lock, which any user can see to.
+	 */
+	WRITE_ONCE(t->mm->pgtable_repl->busy_until, jiffies + 100 * HZ);
+	for (nr = 0; nr < 3; nr++) {
+		WRITE_ONCE(*until, jiffies - 1);
+		if (pgtable_repl_lock(t->mm, &wait) != -EAGAIN || !wait.busy)
+			return -1;
+		if (time_before_eq(READ_ONCE(*until), jiffies))
+			return nr;
+	}
+	return nr;
+}
+
+/* Who goes through many that are busy does not queue up for the locks of all. */
+static void repl_test_insist_ends(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct task_struct *task;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	mmap_read_lock(t->mm);
+	task = kthread_create(repl_test_insist, t, "repl-insist");
+	if (!IS_ERR(task)) {
+		get_task_struct(task);
+		wake_up_process(task);
+		msleep(2000);
+		KUNIT_EXPECT_EQ(test, kthread_stop(task), 1);
+		put_task_struct(task);
+	}
+	mmap_read_unlock(t->mm);
+	KUNIT_EXPECT_FALSE(test, IS_ERR(task));
 }
 
 /*
@@ -2449,6 +2499,7 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_others_are_exiting),
 	KUNIT_CASE_SLOW(repl_test_wants_expire),
 	KUNIT_CASE(repl_test_others_keep_asking),
+	KUNIT_CASE_SLOW(repl_test_insist_ends),
 	KUNIT_CASE(repl_test_mode_reaches_the_busy),
 	KUNIT_CASE(repl_test_check_finds_damage),
 	KUNIT_CASE(repl_test_lazy_fills_a_group),
