@@ -308,4 +308,52 @@ TEST_F(ops, collapse_shmem)
 	close(fd);
 }
 
+/* A shared huge page that was read, and then written by small entries alone. */
+static char *map_clean(int fd)
+{
+	char *mem = repl_mmap_aligned(HUGE, HUGE, RW, MAP_SHARED, fd);
+	size_t at;
+
+	if (mem == MAP_FAILED || madvise(mem, HUGE, MADV_HUGEPAGE))
+		return NULL;
+	repl_load(mem);
+	if (repl_smaps_kb(mem, "ShmemPmdMapped") != HUGE / KB ||
+	    mprotect(mem + HUGE / 2, HUGE / 2, PROT_READ))
+		return NULL;
+	for (at = 0; at < HUGE / 2; at += PAGE)
+		repl_load(mem + at);
+	return mem;
+}
+
+/* Linux takes it for dirty when it is mapped huge again: patch 0032. */
+TEST_F(ops, collapse_keeps_what_was_written)
+{
+	int fd = memfd_create("thp", 0);
+	char before[128], *at, *mem;
+
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, ftruncate(fd, HUGE));
+	ASSERT_EQ(0, repl_read_file(THP "shmem_enabled", before, sizeof(before)));
+	/* Of a choice, the one in brackets. */
+	at = strchr(before, '[');
+	ASSERT_NE(NULL, at);
+	at++;
+	at[strcspn(at, "]")] = 0;
+	if (repl_write_file(THP "shmem_enabled", "advise"))
+		SKIP(return, "needs huge pages of shared memory");
+	mem = map_clean(fd);
+	if (mem) {
+		EXPECT_EQ(0, repl_fill_from(last_node(), mem, HUGE / 2, 1));
+		EXPECT_EQ(0, mprotect(mem, HUGE, RW));
+		EXPECT_EQ(0, madvise(mem, HUGE, MADV_COLLAPSE));
+		EXPECT_EQ(HUGE / KB, repl_smaps_kb(mem, "ShmemPmdMapped"));
+		EXPECT_EQ(0, madvise(mem, HUGE, MADV_PAGEOUT));
+		EXPECT_DATA(mem, HUGE / 2, 1);
+	}
+	EXPECT_EQ(0, repl_write_file(THP "shmem_enabled", at));
+	close(fd);
+	if (!mem)
+		SKIP(return, NO_HUGE);
+}
+
 TEST_HARNESS_MAIN
