@@ -177,8 +177,15 @@ void model_fail(enum failure_kind kind, int node, int cell, const char *fmt, ...
 static void wrong_read(int index, int cell, int sig, uint64_t value)
 {
 	struct cell *c = &model.cell[cell];
-	char want[120], got[80];
+	char want[120], got[80], more[80] = "";
+	uint64_t again = 0, file = 0;
 
+	/* What is lost is so for all; what is stale, only for this CPU and a while. */
+	if (!sig && c->type == SHARED &&
+	    pread(model.fd[c->file], &file, sizeof(file), c->fpage * PAGE + 64) == sizeof(file) &&
+	    !repl_try_read(cell_addr(cell), &again))
+		snprintf(more, sizeof(more), " (the file has %#llx, read again %#llx)",
+			 (unsigned long long)file, (unsigned long long)again);
 	if (!cell_readable(c))
 		snprintf(want, sizeof(want), "SIGSEGV");
 	else if (cell_beyond(c))
@@ -193,8 +200,8 @@ static void wrong_read(int index, int cell, int sig, uint64_t value)
 		snprintf(got, sizeof(got), "%s", strsignal(sig));
 	else
 		snprintf(got, sizeof(got), "%#llx", (unsigned long long)value);
-	model_fail(FAIL_READ, model_node(index), cell, "reading gave %s, must give %s%s",
-		   got, want, model.in_child ? " (in the child)" : "");
+	model_fail(FAIL_READ, model_node(index), cell, "reading gave %s, must give %s%s%s",
+		   got, want, more, model.in_child ? " (in the child)" : "");
 }
 
 /*
