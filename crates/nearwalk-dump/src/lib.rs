@@ -4,7 +4,7 @@
 //! From the inside out: [`stream`] turns the bytes that the kernel module
 //! writes into records, [`analysis`] counts and compares, [`print`] shows;
 //! [`live`] gets the bytes of a running process, and [`cli`] holds the
-//! commands `nearwalk dump` and `nearwalk locality`.
+//! commands `nearwalk dump`, `nearwalk locality` and `nearwalk contiguity`.
 
 pub mod analysis;
 pub mod cli;

@@ -11,6 +11,7 @@ use clap::Parser;
 enum Nearwalk {
     Advise(nearwalk_advise::cli::Args),
     Bench(nearwalk_bench::Args),
+    Contiguity(nearwalk_dump::cli::contiguity::Args),
     Demo(nearwalk_demo::Args),
     Dump(nearwalk_dump::cli::dump::Args),
     Lab(nearwalk_lab::Args),
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
     let result = match Nearwalk::parse() {
         Nearwalk::Advise(args) => nearwalk_advise::cli::run(args),
         Nearwalk::Bench(args) => nearwalk_bench::run(args),
+        Nearwalk::Contiguity(args) => nearwalk_dump::cli::contiguity::run(args),
         Nearwalk::Demo(args) => nearwalk_demo::run(args),
         Nearwalk::Dump(args) => nearwalk_dump::cli::dump::run(args),
         Nearwalk::Lab(args) => nearwalk_lab::run(args),

@@ -107,6 +107,12 @@ step trial
 nearwalk trial $pid --metric remote-leaves --pairs 6 --period 1 --settle 0.2
 step before
 nearwalk locality $pid
+kill -STOP $pid
+for split in vma perm none; do
+	step contiguity-$split
+	nearwalk contiguity --json --split $split $pid
+done
+kill -CONT $pid
 step set
 nearwalk set $pid all
 nearwalk locality $pid
@@ -140,6 +146,15 @@ cat service/memory.pgtable_repl
     };
     assert_eq!(remote("before"), [0, 100, 100, 100]);
     assert_eq!(remote("set"), [0, 0, 0, 0]);
+    let [vma, perm, none] = ["vma", "perm", "none"].map(|split| {
+        let line = ran.of(&format!("contiguity-{split}")).trim();
+        serde_json::from_str::<serde_json::Value>(line).unwrap()
+    });
+    let regions = |of: &serde_json::Value| of["regions"].as_u64().unwrap();
+    assert_ne!(none["bytes"], 0, "{none}");
+    assert!(regions(&vma) >= regions(&perm), "{vma}\n{perm}");
+    assert!(regions(&perm) >= regions(&none), "{perm}\n{none}");
+    assert_eq!(vma["bytes"], none["bytes"], "{vma}\n{none}");
     assert_eq!(remote("default"), remote("before"));
     ran.assert("default", "off  none");
     let json = ran.of("group").trim();

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! What can be learnt from snapshots: counts ([`Tally`]), who finds leaf
-//! entries local ([`locality`]), who shares a table ([`Sharers`]), and what
-//! changed between two ([`diff`]).
+//! entries local ([`locality`]), who shares a table ([`Sharers`]), how
+//! contiguous memory is ([`contiguity`]), and what changed between two
+//! ([`diff`]).
 
+pub mod contiguity;
 pub mod diff;
 pub mod locality;
 mod nodes;

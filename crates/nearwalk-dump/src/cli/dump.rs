@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use super::clock::{Clock, Wall};
+use super::clock::{Clock, Wall, parse_interval, sleep_until_next};
 use super::output::{self, Output};
 use super::snapshots::{Process, Saved, Snapshots, next_tally, read_next};
 use crate::analysis::diff::{Diff, diff};
@@ -83,18 +83,6 @@ pub struct Args {
     /// Read by the module, and load this one when none is loaded
     #[arg(long, value_name = "PATH")]
     module: Option<PathBuf>,
-}
-
-fn parse_interval(text: &str) -> Result<Duration, String> {
-    let interval = match text.parse() {
-        Ok(seconds) => Duration::from_secs(seconds),
-        Err(_) => humantime::parse_duration(text)
-            .map_err(|e| format!("{e}; write for example 500ms, 5s or 2m"))?,
-    };
-    if interval.is_zero() {
-        return Err("must be longer than nothing".into());
-    }
-    Ok(interval)
 }
 
 /// Runs the command.
@@ -204,19 +192,6 @@ fn watch(
         before = Some((bytes, tally.header));
     }
     Ok(())
-}
-
-/// Sleeps to the next multiple of `interval` after `due` that is yet to come:
-/// snapshots that take longer than the interval do not pile up.
-fn sleep_until_next(due: Duration, interval: Duration, clock: &dyn Clock) -> Duration {
-    let now = clock.now();
-    let mut next = due + interval;
-    if next < now {
-        let missed = (now - next).as_nanos() / interval.as_nanos() + 1;
-        next += interval.saturating_mul(u32::try_from(missed).unwrap_or(u32::MAX));
-    }
-    clock.sleep(next.saturating_sub(now));
-    next
 }
 
 /// Counts the next snapshot and lists its tables, if that is asked for and it is

@@ -2,6 +2,7 @@
 //! The commands: arguments in, text out.
 
 mod clock;
+pub mod contiguity;
 pub mod dump;
 pub mod locality;
 mod output;

@@ -28,26 +28,51 @@ pub enum Source {
 impl Source {
     /// Opens the reader that is asked for. Without a wish that is the module
     /// where it is loaded, named, or needed for the trees of domains; else BPF.
+    /// Says on standard error what it cannot tell of where page tables lie.
     ///
     /// # Errors
     /// With what is missing.
     pub fn open(wish: Option<ReaderKind>, module: Option<&Path>) -> Result<Self, LiveError> {
+        let mut notes = Vec::new();
+        let opened = Source::open_noting(wish, module, &mut notes)?;
+        for note in notes {
+            eprintln!("nearwalk: {note}");
+        }
+        Ok(opened)
+    }
+
+    /// The same for who does not ask where page tables lie: says nothing.
+    ///
+    /// # Errors
+    /// With what is missing.
+    pub fn open_for_memory(
+        wish: Option<ReaderKind>,
+        module: Option<&Path>,
+    ) -> Result<Self, LiveError> {
+        Source::open_noting(wish, module, &mut Vec::new())
+    }
+
+    fn open_noting(
+        wish: Option<ReaderKind>,
+        module: Option<&Path>,
+        notes: &mut Vec<&'static str>,
+    ) -> Result<Self, LiveError> {
         match choose(wish, module.is_some(), &Linux) {
-            Choice::Bpf => open_bpf(),
+            Choice::Bpf => open_bpf(notes),
             Choice::Module => Live::open(&Linux, module).map(Source::Module),
             Choice::ModuleFirst => Live::open(&Linux, None)
                 .map(Source::Module)
                 .or_else(|error| {
-                    let opened = open_bpf().map_err(|_| error);
+                    let opened = open_bpf(notes).map_err(|_| error);
                     if opened.is_ok() {
-                        eprintln!(
-                            "nearwalk: the trees of domains are left out: only the module \
-                         nearwalk_ptdump reads them, and it is not loaded"
+                        notes.push(
+                            "the trees of domains are left out: only the module \
+                             nearwalk_ptdump reads them, and it is not loaded",
                         );
                     }
                     opened
                 }),
-            Choice::BpfFirst => open_bpf().or_else(|refused| {
+            Choice::BpfFirst => open_bpf(notes).or_else(|refused| {
                 // Someone may have installed the module for just such a kernel.
                 Live::open(&Linux, None)
                     .map(Source::Module)
@@ -72,16 +97,16 @@ impl Source {
 }
 
 #[cfg(feature = "bpf")]
-fn open_bpf() -> Result<Source, LiveError> {
+fn open_bpf(notes: &mut Vec<&'static str>) -> Result<Source, LiveError> {
     let outside = Outside::open()?;
     if outside.nodes_online() == 1 {
-        eprintln!("nearwalk: this machine has one memory node: every page table is local to it");
+        notes.push("this machine has one memory node: every page table is local to it");
     }
     Ok(Source::Bpf(outside))
 }
 
 #[cfg(not(feature = "bpf"))]
-fn open_bpf() -> Result<Source, LiveError> {
+fn open_bpf(_: &mut Vec<&'static str>) -> Result<Source, LiveError> {
     Err(nearwalk_walk::Refusal::Built.into())
 }
 

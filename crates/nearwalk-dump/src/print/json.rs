@@ -4,6 +4,8 @@
 
 use serde::Serialize;
 
+use super::contiguity::{LARGER, SHARES};
+use crate::analysis::contiguity::Contiguity;
 use crate::analysis::diff::{Change, Diff, Moves};
 use crate::analysis::locality::{Leaves, Viewpoint, locality as viewpoints};
 use crate::analysis::{
@@ -15,6 +17,7 @@ use crate::stream::{DomainInfo, Header, Kind, NodeInfo, View};
 pub const DUMP_SCHEMA: &str = "nearwalk.dump.v1";
 pub const TABLE_SCHEMA: &str = "nearwalk.table.v1";
 pub const LOCALITY_SCHEMA: &str = "nearwalk.locality.v1";
+pub const CONTIGUITY_SCHEMA: &str = "nearwalk.contiguity.v1";
 
 /// `nearwalk dump --json`; `diff` when there was a snapshot before.
 pub fn dump(tally: &Tally, diff: Option<&Diff>) -> impl Serialize {
@@ -85,6 +88,102 @@ pub fn locality(tally: &Tally) -> impl Serialize {
         snapshot: Snapshot::new(tally, LOCALITY_SCHEMA),
         locality: viewpoints(tally).iter().map(Point::new).collect(),
     }
+}
+
+/// `nearwalk contiguity --json`; as [`super::contiguity`].
+pub fn contiguity(
+    tally: &Tally,
+    contiguity: &Contiguity,
+    regions: &[usize],
+    split: &'static str,
+) -> impl Serialize {
+    Contiguous {
+        snapshot: Snapshot::new(tally, CONTIGUITY_SCHEMA),
+        split,
+        bytes: contiguity.bytes(),
+        regions: contiguity.regions().len(),
+        coverage: regions
+            .iter()
+            .map(|&regions| Covered {
+                regions,
+                share: contiguity.coverage(regions),
+            })
+            .collect(),
+        needed: SHARES
+            .map(|percent| Needed {
+                percent,
+                regions: contiguity.needed(percent),
+            })
+            .into(),
+        largest: contiguity.regions().first().map(|region| Largest {
+            address: region.addr,
+            frame: region.frame,
+            bytes: region.bytes(),
+            node: region.node(),
+        }),
+        aligned: LARGER
+            .map(|(size, _)| Aligned {
+                size,
+                pages: contiguity.aligned(size),
+            })
+            .into(),
+        histogram: contiguity
+            .histogram()
+            .iter()
+            .map(|bucket| Sizes {
+                from_bytes: bucket.from,
+                regions: bucket.regions,
+                bytes: bucket.bytes,
+            })
+            .collect(),
+    }
+}
+
+#[derive(Serialize)]
+struct Contiguous {
+    #[serde(flatten)]
+    snapshot: Snapshot,
+    split: &'static str,
+    bytes: u64,
+    regions: usize,
+    coverage: Vec<Covered>,
+    needed: Vec<Needed>,
+    largest: Option<Largest>,
+    aligned: Vec<Aligned>,
+    histogram: Vec<Sizes>,
+}
+
+#[derive(Serialize)]
+struct Covered {
+    regions: usize,
+    share: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Needed {
+    percent: u64,
+    regions: usize,
+}
+
+#[derive(Serialize)]
+struct Largest {
+    address: u64,
+    frame: u64,
+    bytes: u64,
+    node: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct Aligned {
+    size: u64,
+    pages: u64,
+}
+
+#[derive(Serialize)]
+struct Sizes {
+    from_bytes: u64,
+    regions: u64,
+    bytes: u64,
 }
 
 #[derive(Serialize)]

@@ -2,6 +2,8 @@
 //! What people and programs get to see.
 
 mod changes;
+mod contiguity;
+mod curve;
 mod dump;
 mod grid;
 pub mod json;
@@ -11,6 +13,8 @@ mod rows;
 mod sharers;
 
 pub use changes::changes;
+pub use contiguity::{contiguity, csv_head, csv_line};
+pub use curve::{Curve, curves};
 pub use dump::dump;
 pub use locality::{locality, processes};
 pub use sharers::{table, table_head};
