@@ -502,8 +502,8 @@ static bool repl_read_some(void *to, struct mm_struct *mm, unsigned long addr,
  * @n: bytes, none behind the end of the page
  *
  * By the canonical tree, as this CPU may read it: memory of devices other than DAX,
- * and what a protection key forbids, is not.  Nor is what the kernel itself has not mapped
- * (memfd_secret()).
+ * and what a protection key forbids, is not.  Nor is what the kernel itself has not
+ * mapped (memfd_secret()).
  *
  * No reference is taken to the page.  It may be freed meanwhile, but not before the
  * TLB generation has changed: then what was read is forgotten.  That the flush
