@@ -4,7 +4,9 @@
 # the accessors and then looked at for accessed and dirty bits, or inherited
 # (kernel/cocci/raw_entries.cocci). What was reviewed and is right is listed in
 # kernel/cocci/reviewed, with the reason; an entry that matches nothing any more is
-# an error as well. The rule is first tried on kernel/cocci/fixtures.c.
+# an error as well. And the kernel part for masks that are changed as a whole while
+# others set bits of them (kernel/cocci/masks.cocci). Each rule is first tried on
+# examples beside it.
 # Usage: cocci.sh [TREE]	(default: linux-nearwalk)
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
@@ -21,7 +23,9 @@ tree=$(realpath "${1:-$BUILD/linux-nearwalk}")
 rm -rf "$out"
 mkdir -p "$out/tree"
 
-search() { spatch --very-quiet --no-includes --sp-file "$cocci/raw_entries.cocci" "$@" 2>&1 | LC_ALL=C sort -u; }
+search() { # RULE ARG...
+	spatch --very-quiet --no-includes --sp-file "$cocci/$1.cocci" "${@:2}" 2>&1 | LC_ALL=C sort -u
+}
 
 passed=0 failed=0
 fail() {
@@ -29,17 +33,31 @@ fail() {
 	failed=$((failed + 1))
 }
 
-# --- the rule itself ---
+# --- the rules themselves ---
 cd "$cocci"
-search fixtures.c >"$out/fixtures"
-while read -r name; do
-	if grep -q ": $name: " "$out/fixtures"; then found=bad; else found=good; fi
-	if [[ $name = "$found"_* ]]; then
-		passed=$((passed + 1))
-	else
-		fail "fixtures.c: $name is taken for $found"
-	fi
-done < <(grep -oE '\b(bad|good)_[a-z_]+\(' fixtures.c | tr -d '(')
+examples() { # RULE FILE
+	local name found
+	search "$1" "$2" >"$out/examples"
+	while read -r name; do
+		if grep -q ": $name: " "$out/examples"; then found=bad; else found=good; fi
+		if [[ $name = "$found"_* ]]; then
+			passed=$((passed + 1))
+		else
+			fail "$2: $name is taken for $found"
+		fi
+	done < <(grep -oE '\b(bad|good)_[a-z_]+\(' "$2" | tr -d '(')
+}
+examples raw_entries fixtures.c
+examples masks masks.c
+
+# --- the kernel part: masks ---
+cd "$tree"
+mapfile -t files < <(find mm/pgtable_repl arch/x86/mm/pgtable_repl -name '*.[ch]')
+search masks "${files[@]}" >"$out/masks"
+while IFS= read -r line; do
+	fail "$line"
+done <"$out/masks"
+[ -s "$out/masks" ] || passed=$((passed + 1))
 
 # --- the tree: functions that can have such, in their lines ---
 raw='[=(,][[:space:]]*(READ_ONCE[(])?[*][a-z_>(-]*(pte|pmd|pud)|[=(,][[:space:]]*(READ_ONCE[(])?[a-z_>-]*(pte|pmd|pud)p?[[]|pmdp_get_lockless[(]|pudp_get[(]|ptep_get_single[(]'
@@ -62,7 +80,7 @@ while IFS= read -r line; do
 	fail "not understood: $line"
 done < <(grep '^BAD' "$out/parsed")
 # shellcheck disable=SC2046
-search $(cat "$out/reduced") >"$out/found"
+search raw_entries $(cat "$out/reduced") >"$out/found"
 
 touch "$out/places"
 # FILE:LINE: FUNCTION: [VARIABLE to] USE, against lines FILE FUNCTION USE of reviewed.
