@@ -12,11 +12,13 @@
 #include <signal.h>
 #include <sys/swap.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "model.h"
 
 #define CHECK_EVERY	16	/* operations between the kernel's own checks */
 #define HANG_SECONDS	240	/* without any progress, for a run that hangs */
+#define RACE_MS		200	/* for which an operation is read beside */
 #define SWAP_MB		32
 
 static const struct op_list *list;
@@ -87,10 +89,24 @@ void run_choose(uint64_t seed, int threads)
 	repl_pin(spare[0]);
 }
 
-/* With @reading, that operation's pages are read meanwhile. */
+static long now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/*
+ * With @reading, that operation's pages are read meanwhile, for RACE_MS at most. Linux
+ * itself may not come to an end beside readers: a write fault takes a huge page that is
+ * mapped to be told of writes from all of the process, and the next reader maps it huge
+ * again before the write is tried again.
+ */
 static void wait_for(atomic_int *what, int value, const struct op *reading)
 {
 	unsigned int spins = 0, at = value * 2654435761u;
+	long end = reading ? now_ms() + RACE_MS : 0;
 	uint64_t ignored;
 
 	while (atomic_load(what) < value) {
@@ -102,6 +118,8 @@ static void wait_for(atomic_int *what, int value, const struct op *reading)
 			repl_try_read(cell_addr(reading->first + (at >> 16) %
 						(reading->last - reading->first)),
 				      &ignored);
+			if (now_ms() >= end)
+				reading = NULL;
 		}
 	}
 }
