@@ -201,10 +201,35 @@ impl Process<'_> {
         self.lost
     }
 
-    fn scout(&mut self) -> io::Result<Vec<Vma>> {
-        if self.scout_ended {
-            return Ok(Vec::new());
+    /// All of its mappings, in ascending order. `None` if it has ended meanwhile, or
+    /// executed another program.
+    pub fn into_vmas(mut self) -> io::Result<Option<Vec<Vma>>> {
+        let mut all = self.first.take().unwrap_or_default();
+        loop {
+            let more = self.scout()?;
+            if self.kernel.shared.get().pgd != self.root {
+                return Ok(None);
+            }
+            if more.is_empty() {
+                return Ok(Some(all).filter(|all| !all.is_empty()));
+            }
+            all.extend(more);
         }
+    }
+
+    /// The next mappings; none at the end.
+    fn scout(&mut self) -> io::Result<Vec<Vma>> {
+        // A stretch that is interrupted as soon as it has begun lists none.
+        while !self.scout_ended {
+            let listed = self.scout_stretch()?;
+            if !listed.is_empty() {
+                return Ok(listed);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    fn scout_stretch(&mut self) -> io::Result<Vec<Vma>> {
         let shared = self.kernel.shared.get_mut();
         shared.nr = 0;
         shared.nr_vmas = 0;

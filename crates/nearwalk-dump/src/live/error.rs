@@ -17,7 +17,10 @@ pub enum LiveError {
         "no process {pid}: it has exited, or is of a PID namespace that cannot be seen from here"
     )]
     NoProcess { pid: i32 },
-    #[error("process {pid} has no user address space: it is a kernel thread, or has just exited")]
+    #[error(
+        "process {pid} has no memory to read: it is a kernel thread, has just exited, or may not \
+         be looked at from here"
+    )]
     NoMemory { pid: i32 },
     #[error("reading page tables needs root (CAP_SYS_ADMIN in the initial user namespace)")]
     Permission,
@@ -71,6 +74,20 @@ pub enum LiveError {
     #[error("no snapshot of process {pid}")]
     Snapshot {
         pid: i32,
+        #[source]
+        source: io::Error,
+    },
+    #[error(
+        "cannot read {}, which says where mappings end{}",
+        path.display(),
+        match source.kind() {
+            io::ErrorKind::PermissionDenied => ": of other users' processes it needs \
+                CAP_SYS_PTRACE; --reader bpf and --split none do without",
+            _ => "",
+        }
+    )]
+    Maps {
+        path: PathBuf,
         #[source]
         source: io::Error,
     },

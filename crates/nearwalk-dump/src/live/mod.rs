@@ -8,6 +8,7 @@ mod linux;
 mod module;
 #[cfg(feature = "bpf")]
 mod outside;
+mod proc;
 mod source;
 
 use std::io::{self, Read};
@@ -92,6 +93,11 @@ impl<D: Device> Live<D> {
     /// # Errors
     /// When there is no such process or it has no user address space.
     pub fn snapshot(&mut self, pid: i32) -> Result<impl Read + '_, LiveError> {
+        self.begin(pid)?;
+        Ok(&mut self.device)
+    }
+
+    fn begin(&mut self, pid: i32) -> Result<(), LiveError> {
         self.device
             .begin(pid)
             .map_err(|source| match source.raw_os_error() {
@@ -99,8 +105,7 @@ impl<D: Device> Live<D> {
                 Some(libc::ENODATA) => LiveError::NoMemory { pid },
                 Some(libc::EPERM) => LiveError::Permission,
                 _ => LiveError::Snapshot { pid, source },
-            })?;
-        Ok(&mut self.device)
+            })
     }
 }
 

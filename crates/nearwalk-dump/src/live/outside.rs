@@ -7,10 +7,10 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nearwalk_host::parse_list;
-use nearwalk_walk::{Frames, HugeZero, Kernel, Map, Process, Refusal, Tables, Walk, find_map};
+use nearwalk_walk::{Frames, HugeZero, Kernel, Map, Process, Refusal, Tables, Vma, Walk, find_map};
 
-use super::LiveError;
 use super::classify::{Classes, Mappings, SwapTypes};
+use super::{LiveError, proc};
 use crate::format;
 use crate::stream::{End, Header, NodeInfo, Run, Table, TableHead, View, Writer};
 
@@ -26,6 +26,8 @@ pub struct Outside {
     nodes: Vec<NodeInfo>,
     swap: SwapTypes,
     release: String,
+    /// Root and start of the process that the last snapshot was of.
+    last: Option<(u64, u64)>,
 }
 
 impl Outside {
@@ -47,6 +49,7 @@ impl Outside {
             nodes: nodes(root).map_err(|e| unreadable("/sys/devices/system/node", e))?,
             swap: SwapTypes::read(root, &release),
             release,
+            last: None,
         })
     }
 
@@ -75,6 +78,7 @@ impl Outside {
         let process = self.kernel.process(tid).map_err(failed)?;
         let process = process.ok_or(LiveError::NoMemory { pid })?;
         let start = process.start_boottime();
+        self.last = Some((process.root(), start));
         let mut writer = Writer::new(&Header {
             version: (format::MAJOR, format::MINOR),
             replication: false,
@@ -115,6 +119,25 @@ impl Outside {
         })
     }
 
+    /// As [`super::Source::mappings`].
+    pub fn mappings(&mut self, pid: i32) -> Result<Option<Vec<Vma>>, LiveError> {
+        let failed = |source| LiveError::Snapshot { pid, source };
+        let Some(subject) = Subject::of(pid) else {
+            return Ok(None);
+        };
+        let Some(tid) = self.thread(pid, &subject).map_err(failed)? else {
+            return Ok(None);
+        };
+        let last = self.last;
+        let Some(process) = self.kernel.process(tid).map_err(failed)? else {
+            return Ok(None);
+        };
+        if last != Some((process.root(), process.start_boottime())) {
+            return Ok(None);
+        }
+        process.into_vmas().map_err(failed)
+    }
+
     /// Where the kernel maps memory: the same for all processes.
     fn map(&mut self, pid: i32) -> Result<Map, LiveError> {
         if let Some(map) = self.map {
@@ -138,7 +161,7 @@ impl Outside {
         if self.kernel.process(pid)?.is_some() {
             return Ok(Some(pid));
         }
-        for tid in subject.threads() {
+        for tid in proc::threads(Path::new("/proc"), subject.tgid) {
             if self.kernel.process(tid)?.is_some() {
                 return Ok(Some(tid));
             }
@@ -166,14 +189,6 @@ impl Subject {
             tgid,
             comm: comm.strip_suffix('\n').unwrap_or(&comm).to_owned(),
         })
-    }
-
-    fn threads(&self) -> Vec<i32> {
-        let entries = fs::read_dir(format!("/proc/{}/task", self.tgid));
-        let names = entries.into_iter().flatten().flatten();
-        names
-            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-            .collect()
     }
 }
 

@@ -4,9 +4,11 @@
 use std::io::Read;
 use std::path::Path;
 
+use nearwalk_walk::Vma;
+
 #[cfg(feature = "bpf")]
 use super::outside::Outside;
-use super::{Linux, Live, LiveError, System};
+use super::{Linux, Live, LiveError, System, proc};
 
 /// Who reads page tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -89,11 +91,43 @@ impl Source {
     #[cfg_attr(not(feature = "bpf"), allow(unused_variables))]
     pub fn snapshot(&mut self, pid: i32, fast: bool) -> Result<Box<dyn Read + '_>, LiveError> {
         match self {
-            Source::Module(live) => Ok(Box::new(live.snapshot(pid)?)),
+            Source::Module(live) => {
+                let tid = thread(pid, |tid| live.begin(tid))?;
+                Ok(Box::new(live.snapshot(tid)?))
+            }
             #[cfg(feature = "bpf")]
             Source::Bpf(outside) => Ok(Box::new(outside.snapshot(pid, fast)?)),
         }
     }
+
+    /// The mappings of the process that the last snapshot was of, in ascending
+    /// order. `None` if it has exited, or executed another program, since.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn mappings(&mut self, pid: i32) -> Result<Option<Vec<Vma>>, LiveError> {
+        match self {
+            Source::Module(_) => {
+                let listed = proc::mappings(Path::new("/proc"), pid);
+                let listed = listed.map_err(|(path, source)| LiveError::Maps { path, source })?;
+                Ok(Some(listed).filter(|listed| !listed.is_empty()))
+            }
+            #[cfg(feature = "bpf")]
+            Source::Bpf(outside) => outside.mappings(pid),
+        }
+    }
+}
+
+/// A thread of the process that has its memory: the first may have ended.
+fn thread(pid: i32, mut begin: impl FnMut(i32) -> Result<(), LiveError>) -> Result<i32, LiveError> {
+    let refused = match begin(pid) {
+        Ok(()) => return Ok(pid),
+        Err(error @ LiveError::NoMemory { .. }) => error,
+        Err(error) => return Err(error),
+    };
+    let others = proc::threads(Path::new("/proc"), pid);
+    let found = others.into_iter().find(|&tid| begin(tid).is_ok());
+    found.ok_or(refused)
 }
 
 #[cfg(feature = "bpf")]
@@ -166,6 +200,22 @@ mod tests {
         fn build_roots(&self) -> Vec<PathBuf> {
             Vec::new()
         }
+    }
+
+    #[test]
+    fn another_thread_is_read_when_the_first_has_ended() {
+        let own = std::process::id() as i32;
+        let ended = |tid| match tid {
+            tid if tid == own => Err(LiveError::NoMemory { pid: tid }),
+            _ => Ok(()),
+        };
+        // Tests run on threads of their own.
+        let found = thread(own, ended).unwrap();
+        assert!(found != own && found > 0);
+        let none = thread(own, |pid| Err(LiveError::NoMemory { pid }));
+        assert!(matches!(none, Err(LiveError::NoMemory { pid }) if pid == own));
+        let denied = thread(own, |_| Err(LiveError::Permission));
+        assert!(matches!(denied, Err(LiveError::Permission)));
     }
 
     #[test]
