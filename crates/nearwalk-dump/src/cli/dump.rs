@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::Context;
 
 use super::clock::{Clock, Wall, parse_interval, sleep_until_next};
+use super::numbers::{parse_count, parse_pid};
 use super::output::{self, Output};
 use super::snapshots::{Process, Saved, Snapshots, next_tally, read_next};
 use crate::analysis::diff::{Diff, diff};
@@ -34,7 +35,7 @@ const LISTED: usize = 32 << 10;
 /// loaded.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-EXAMPLES:
+Examples:
     nearwalk dump 4711                       one snapshot
     nearwalk dump --every 5s 4711            and what changes from then on
     nearwalk dump --tables 4711              and each page-table page, with its sharers
@@ -44,24 +45,23 @@ EXAMPLES:
 pub struct Args {
     /// Process to look at; any of its threads will do
     #[arg(value_name = "PID", required_unless_present = "from", conflicts_with = "from",
-          value_parser = clap::value_parser!(i32).range(1..))]
+          value_parser = parse_pid)]
     pid: Option<i32>,
 
     /// Read saved snapshots instead; - is standard input
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["every", "raw", "module"])]
+    #[arg(long, value_name = "FILE", group = "repeated", conflicts_with_all = ["raw", "module"])]
     from: Option<PathBuf>,
 
     /// Save the snapshots as they were read
     #[arg(long, value_name = "FILE")]
     raw: Option<PathBuf>,
 
-    /// Take a snapshot every TIME (500ms, 5s, 2m) and print what changed
-    #[arg(long, value_name = "TIME", value_parser = parse_interval)]
+    /// Take a snapshot every TIME (500ms, 2m; a number alone is seconds) and print what changed
+    #[arg(long, value_name = "TIME", group = "repeated", value_parser = parse_interval)]
     every: Option<Duration>,
 
-    /// Stop after N snapshots
-    #[arg(long, value_name = "N", requires = "every",
-          value_parser = clap::value_parser!(u64).range(1..))]
+    /// End after N snapshots
+    #[arg(long, value_name = "N", requires = "repeated", value_parser = parse_count)]
     count: Option<u64>,
 
     /// List each page-table page first, with the domains that share it
@@ -99,7 +99,7 @@ fn dump(args: &Args) -> anyhow::Result<ExitCode> {
     match (&args.from, args.pid) {
         (Some(path), _) => {
             let mut saved = Saved::open(path)?;
-            show_saved(&mut saved, &mut out)
+            show_saved(&mut saved, args.count.unwrap_or(u64::MAX), &mut out)
                 .with_context(|| format!("cannot read {}", path.display()))?;
             Ok(ExitCode::SUCCESS)
         }
@@ -138,20 +138,22 @@ fn show_once(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Snapshots of a file: the first, and what changed in each further one.
-fn show_saved(from: &mut dyn Snapshots, out: &mut Output) -> anyhow::Result<()> {
+/// At most `count` snapshots of a file: the first, and what changed in each
+/// further one.
+fn show_saved(from: &mut dyn Snapshots, count: u64, out: &mut Output) -> anyhow::Result<()> {
     let mut before = None;
-    loop {
+    for _ in 0..count {
         let mut bytes = Vec::new();
         let Some(tally) = next_listed(from, &mut bytes, None, out)? else {
             if before.is_none() {
                 anyhow::bail!("it is empty");
             }
-            return Ok(());
+            break;
         };
         show_next(&tally, &bytes, before.as_deref(), out)?;
         before = Some(bytes);
     }
+    Ok(())
 }
 
 /// At most `count` snapshots of a process at fixed times, until it exits.

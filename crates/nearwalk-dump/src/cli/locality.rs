@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
+use super::numbers::parse_pid;
 use super::output::{self, Output};
 use super::snapshots::{Process, Saved, Snapshots, next_tally};
 use crate::analysis::Tally;
@@ -28,7 +29,7 @@ use crate::stream::Reader;
 /// loaded.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-EXAMPLES:
+Examples:
     nearwalk locality 4711
     nearwalk locality --all --fast           every process, in milliseconds
     nearwalk locality --json 4711 | jq '.locality[].remote_by_memory'
@@ -36,7 +37,7 @@ EXAMPLES:
 pub struct Args {
     /// Process to look at; any of its threads will do
     #[arg(value_name = "PID", required_unless_present_any = ["from", "all"], conflicts_with = "from",
-          value_parser = clap::value_parser!(i32).range(1..))]
+          value_parser = parse_pid)]
     pid: Option<i32>,
 
     /// Look at every process; one that ends meanwhile, or has no memory, is left out

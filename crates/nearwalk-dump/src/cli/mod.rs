@@ -5,5 +5,8 @@ mod clock;
 pub mod contiguity;
 pub mod dump;
 pub mod locality;
+mod numbers;
 mod output;
 mod snapshots;
+#[cfg(test)]
+mod testing;

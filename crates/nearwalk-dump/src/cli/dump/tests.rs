@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Sequences of snapshots, with made-up time.
 
-use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io::Read;
 
 use super::*;
+use crate::cli::testing::{Fake, stream};
 use crate::print::Style;
-use crate::stream::{Attrs, End, Kind, NodeInfo, Run, Table, TableHead, View, Writer};
 
 /// A process that gives these snapshots and then is gone. Taking one takes
 /// this long.
@@ -23,71 +22,6 @@ impl Snapshots for Script {
         let stream = self.streams.pop_front();
         Ok(stream.map(|s| Box::new(std::io::Cursor::new(s)) as Box<dyn Read>))
     }
-}
-
-#[derive(Default)]
-struct Fake {
-    now: Cell<Duration>,
-    sleeps: RefCell<Vec<Duration>>,
-}
-
-impl Clock for Fake {
-    fn now(&self) -> Duration {
-        self.now.get()
-    }
-
-    fn sleep(&self, time: Duration) {
-        self.sleeps.borrow_mut().push(time);
-        self.now.set(self.now.get() + time);
-    }
-}
-
-fn stream(start_time_ns: u64) -> Vec<u8> {
-    let mut writer = Writer::new(&Header {
-        version: (1, 0),
-        outside: false,
-        replication: false,
-        levels: 4,
-        nr_nodes: 1,
-        nr_domains: 0,
-        pid: 7,
-        realtime_ns: 0,
-        boottime_ns: 0,
-        start_time_ns,
-        comm: "x".into(),
-        release: "y".into(),
-    });
-    writer.node(NodeInfo {
-        node: 0,
-        online: true,
-        cpus: true,
-        memory: true,
-    });
-    let head = TableHead {
-        level: 1,
-        view: View::Canonical,
-        addr: 0x20_0000,
-        frame: 9,
-        node: Some(0),
-        replica: false,
-        unread: false,
-        same: false,
-    };
-    let run = Run {
-        first: 3,
-        count: 5,
-        kind: Kind::Page,
-        attrs: Attrs::NX,
-        node: Some(0),
-        frame: 77,
-    };
-    writer.table(Table { head, runs: &[run] });
-    writer.end(End {
-        complete: true,
-        tables: 0,
-        stretches: 1,
-        duration_ns: 1,
-    })
 }
 
 /// Lines of JSON and saved bytes of a watch, and how long it slept each time.
@@ -174,7 +108,7 @@ fn tables_of_a_file_are_listed_as_text() {
     };
     let mut out = Output::new(Box::new(&mut text), false, style);
     out.tables = true;
-    show_saved(&mut Saved::new(&bytes[..]), &mut out).unwrap();
+    show_saved(&mut Saved::new(&bytes[..]), u64::MAX, &mut out).unwrap();
     drop(out);
     let text = String::from_utf8(text).unwrap();
     assert!(text.starts_with("Page-table pages of x, pid 7"), "{text}");
@@ -198,11 +132,25 @@ fn a_file_of_snapshots_shows_each() {
         width: 80,
     };
     let mut out = Output::new(Box::new(&mut text), false, style);
-    show_saved(&mut Saved::new(&bytes[..]), &mut out).unwrap();
+    show_saved(&mut Saved::new(&bytes[..]), u64::MAX, &mut out).unwrap();
     drop(out);
     let text = String::from_utf8(text).unwrap();
     assert_eq!(text.matches("x, pid 7").count(), 2);
     assert!(text.contains("0.0 s after the snapshot before"));
+}
+
+#[test]
+fn a_file_is_shown_as_far_as_asked_for() {
+    let bytes = stream(1).repeat(3);
+    let mut text = Vec::new();
+    let style = Style {
+        exact: false,
+        width: 80,
+    };
+    let mut out = Output::new(Box::new(&mut text), true, style);
+    show_saved(&mut Saved::new(&bytes[..]), 2, &mut out).unwrap();
+    drop(out);
+    assert_eq!(String::from_utf8(text).unwrap().lines().count(), 2);
 }
 
 #[test]
@@ -212,7 +160,7 @@ fn an_empty_file_is_an_error() {
         width: 80,
     };
     let mut out = Output::new(Box::new(std::io::sink()), false, style);
-    let error = show_saved(&mut Saved::new(&[][..]), &mut out).unwrap_err();
+    let error = show_saved(&mut Saved::new(&[][..]), u64::MAX, &mut out).unwrap_err();
     assert_eq!(error.to_string(), "it is empty");
 }
 
