@@ -309,6 +309,39 @@ def test_two_capabilities_are_enough():
         assert "CAP_PERFMON is missing" in done.stderr, done.stderr
 
 
+# Its first thread ends; the name of a file that it maps is no text.
+HEADLESS = r"""
+import ctypes, mmap, os, threading, time
+name = b"/tmp/nearwalk-caf\xe9-%d" % os.getpid()
+file = os.open(name, os.O_RDWR | os.O_CREAT)
+os.unlink(name)
+os.ftruncate(file, 1 << 20)
+named, own = mmap.mmap(file, 1 << 20), mmap.mmap(-1, 4 << 20)
+named[:], own[:] = b"x" * (1 << 20), b"y" * (4 << 20)
+threading.Thread(target=time.sleep, args=(600,)).start()
+ctypes.CDLL(None).syscall(60, 0)
+"""
+
+
+def test_regions_are_told_apart_by_mapping():
+    with subprocess.Popen([sys.executable, "-c", HEADLESS]) as process:
+        pid = process.pid
+        while "\nState:\tZ" not in read(f"/proc/{pid}/status"):
+            time.sleep(0.1)
+        caps = "+bpf,+perfmon"
+        done = subprocess.run(
+            ["setpriv", "--reuid=65534", "--clear-groups",
+             f"--inh-caps=-all,{caps}", f"--ambient-caps=-all,{caps}",
+             NEARWALK, "contiguity", "--json", "--by", "vma", str(pid)],
+            capture_output=True, text=True, check=False)
+        process.kill()
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    sizes = [group["bytes"] for group in found["groups"]]
+    assert 4 << 20 in sizes and sum(sizes) == found["bytes"], found
+    assert all(group["start"] for group in found["groups"]), found
+
+
 def test_bad_subjects_are_named():
     for pid, text in (("2", "kernel thread"), ("4194303", "no process")):
         said = nearwalk("dump", pid, status=1).stderr

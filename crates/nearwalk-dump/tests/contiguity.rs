@@ -4,9 +4,13 @@
 mod common;
 
 use common::{DATA, GB, MB2, Sample, data, expect, replicated_server, run, server, tables};
-use nearwalk_dump::analysis::contiguity::{Contiguity, Region, regions};
-use nearwalk_dump::print::{self, Curve, Style};
+use nearwalk_dump::analysis::Tally;
+use nearwalk_dump::analysis::contiguity::{
+    By, Contiguity, Figures, Group, Region, Regions, Split, Summary, grouped,
+};
+use nearwalk_dump::print::{self, Curve, Curves, Style};
 use nearwalk_dump::stream::{Attrs, Kind, Reader};
+use nearwalk_walk::Vma;
 use proptest::prelude::*;
 
 const HUMAN: Style = Style {
@@ -14,8 +18,17 @@ const HUMAN: Style = Style {
     width: 100,
 };
 
+const EXACT: Style = Style {
+    exact: true,
+    width: 100,
+};
+
 fn found(sample: &Sample) -> Vec<Region> {
-    regions(&mut Reader::new(&sample.bytes()[..]).unwrap()).unwrap()
+    let bytes = sample.bytes();
+    let mut regions = Regions::default();
+    let mut reader = Reader::new(&bytes[..]).unwrap();
+    Tally::read_tables(&mut reader, |table| regions.table(table)).unwrap();
+    regions.finish()
 }
 
 /// The upper tables, and one of level 2 with these entries.
@@ -81,34 +94,88 @@ fn copies_of_domains_are_not_counted_again() {
     assert_eq!(found(&replicated_server(1)), found(&server(1)));
 }
 
+fn summary(regions: Vec<Region>, groups: Vec<(Group, Figures)>) -> Summary {
+    let contiguity = Contiguity::new(regions);
+    Summary {
+        split: Split::None,
+        all: Figures::of(&contiguity, &[32, 128]),
+        histogram: contiguity.histogram(),
+        groups,
+    }
+}
+
 #[test]
 fn what_is_printed() {
     let sample = server(2);
     let tally = sample.tally();
-    let contiguity = Contiguity::new(found(&sample));
-    let text = print::contiguity(&tally, &contiguity, &[32, 128], "across mappings", HUMAN);
-    expect("server-contiguity.txt", &text);
-    let csv = print::csv_head(&[32, 128]) + &print::csv_line(&tally, &contiguity, &[32, 128]);
+    let all = summary(found(&sample), Vec::new());
+    expect(
+        "server-contiguity.txt",
+        &print::contiguity(&tally, &all, HUMAN),
+    );
+    expect(
+        "server-contiguity-exact.txt",
+        &print::contiguity(&tally, &all, EXACT),
+    );
+    let csv = print::csv_head(&[32, 128], None) + &print::csv_lines(&tally, &all, None);
     expect("server-contiguity.csv", &csv);
-    let json = print::json::contiguity(&tally, &contiguity, &[32, 128], "none");
+    let json = print::json::contiguity(&tally, &all);
     let pretty = serde_json::to_string_pretty(&serde_json::to_value(json).unwrap()).unwrap();
     expect("server-contiguity.json", &format!("{pretty}\n"));
 
     let empty = Sample::new(1);
-    let none = Contiguity::new(found(&empty));
-    let text = print::contiguity(&empty.tally(), &none, &[32], "across mappings", HUMAN);
+    let none = summary(Vec::new(), Vec::new());
+    let text = print::contiguity(&empty.tally(), &none, HUMAN);
     assert!(text.contains("\n0 in 0 contiguous regions"), "{text}");
-    assert!(print::csv_line(&empty.tally(), &none, &[32]).contains(",0,0,,0,0,0,0,0,0\n"));
+    let csv = print::csv_lines(&empty.tally(), &none, None);
+    assert!(csv.contains(",none,0,0,,,0,0,0,0,0,0\n"), "{csv}");
+}
+
+#[test]
+fn groups_are_printed_with_the_largest_first() {
+    let sample = server(2);
+    let regions = found(&sample);
+    let half = regions.len() / 2;
+    let end = regions[half].addr;
+    let mut mappings: Vec<Vma> = regions[..half]
+        .iter()
+        .map(|region| Vma {
+            start: region.addr,
+            end: region.addr + region.bytes(),
+            flags: 5,
+        })
+        .collect();
+    mappings.push(Vma {
+        start: end,
+        end: end + GB,
+        flags: 3,
+    });
+    let text = |by| {
+        let mut groups = Vec::new();
+        grouped(&regions, &mappings, by, |group, regions| {
+            groups.push((group, Figures::of(&Contiguity::new(regions), &[32, 128])));
+        });
+        let all = summary(regions.clone(), groups);
+        print::contiguity(&sample.tally(), &all, HUMAN)
+    };
+    expect("server-contiguity-perm.txt", &text(By::Perm));
+    expect("server-contiguity-vma.txt", &text(By::Vma));
 }
 
 #[test]
 fn pictures_have_a_curve_for_each_snapshot() {
-    let of = |sample: &Sample| Curve::of(&Contiguity::new(found(sample)));
-    let svg = print::curves("a < b", &[of(&server(1)), of(&server(2))]);
+    let picture = |title: &str, samples: &[Sample]| {
+        let mut curves = Curves::default();
+        for sample in samples {
+            curves.push(Curve::of(&Contiguity::new(found(sample))));
+        }
+        curves.draw(title)
+    };
+    let svg = picture("a < b", &[server(1), server(2)]);
     assert!(svg.contains("a &lt; b"));
     assert_eq!(svg.matches("<polyline").count(), 2);
     assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
-    let svg = print::curves("nothing", &[of(&Sample::new(1))]);
+    let svg = picture("nothing", &[Sample::new(1)]);
     assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
 }
 

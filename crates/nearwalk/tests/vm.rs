@@ -113,6 +113,19 @@ for split in vma perm none; do
 	nearwalk contiguity --json --split $split $pid
 done
 kill -CONT $pid
+python3 -c '
+import ctypes, mmap, os, threading, time
+file = os.open(b"/run/caf\xe9", os.O_RDWR | os.O_CREAT)
+os.ftruncate(file, 1 << 20)
+named, own = mmap.mmap(file, 1 << 20), mmap.mmap(-1, 4 << 20)
+named[:], own[:] = b"x" * (1 << 20), b"y" * (4 << 20)
+threading.Thread(target=time.sleep, args=(600,)).start()
+ctypes.CDLL(None).syscall(60, 0)' &
+ended=$!
+until grep -q '^State:.Z' /proc/$ended/status; do sleep 0.1; done
+step ended
+nearwalk contiguity --json --by vma $ended
+kill -9 $ended
 step set
 nearwalk set $pid all
 nearwalk locality $pid
@@ -155,6 +168,15 @@ cat service/memory.pgtable_repl
     assert!(regions(&vma) >= regions(&perm), "{vma}\n{perm}");
     assert!(regions(&perm) >= regions(&none), "{perm}\n{none}");
     assert_eq!(vma["bytes"], none["bytes"], "{vma}\n{none}");
+    // The first thread of this one has ended, and it maps a file whose name is no text.
+    let line = ran.of("ended").trim();
+    let ended: serde_json::Value = serde_json::from_str(line).unwrap();
+    let groups = ended["groups"].as_array().unwrap();
+    let sizes = groups.iter().map(|group| group["bytes"].as_u64().unwrap());
+    assert!(sizes.clone().any(|size| size == 4 << 20), "{ended}");
+    assert_eq!(ended["bytes"], sizes.sum::<u64>(), "{ended}");
+    let mapped = groups.iter().all(|group| group["start"].is_u64());
+    assert!(mapped, "{ended}");
     assert_eq!(remote("default"), remote("before"));
     ran.assert("default", "off  none");
     let json = ran.of("group").trim();

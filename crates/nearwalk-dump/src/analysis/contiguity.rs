@@ -8,10 +8,12 @@
 //! frames of 4 KiB, addresses in bytes.
 
 use std::cmp::Reverse;
-use std::io::Read;
+use std::collections::BTreeSet;
+
+use nearwalk_walk::Vma;
 
 use crate::format;
-use crate::stream::{Attrs, Reader, Record, StreamError, View};
+use crate::stream::{Attrs, Table, View};
 
 /// Bytes of a frame.
 const FRAME: u64 = format::entry_size(1);
@@ -78,23 +80,22 @@ impl Region {
     }
 }
 
-/// The memory of a process as its canonical page tables map it, in ascending
-/// order of address. What goes on in the next table is one region.
+/// The memory of a process as its canonical page tables map it. What goes on in
+/// the next table is one region.
 ///
 /// Zero pages, devices and all else that is no memory of the process is left
 /// out. A page that waits for a NUMA hinting fault, or that nobody may access
 /// for the time being, is where it is all the same.
-///
-/// # Errors
-/// If the stream is not what it must be.
-pub fn regions<R: Read>(reader: &mut Reader<R>) -> Result<Vec<Region>, StreamError> {
-    let mut found: Vec<Region> = Vec::new();
-    while let Some(record) = reader.next_record()? {
-        let Record::Table(table) = record else {
-            continue;
-        };
+#[derive(Debug, Default)]
+pub struct Regions {
+    found: Vec<Region>,
+}
+
+impl Regions {
+    /// Adds what a table of a snapshot maps. Tables come in the order of the stream.
+    pub fn table(&mut self, table: &Table) {
         if table.head.view != View::Canonical {
-            continue;
+            return;
         }
         let size = format::entry_size(table.head.level);
         for run in table.runs {
@@ -104,32 +105,36 @@ pub fn regions<R: Read>(reader: &mut Reader<R>) -> Result<Vec<Region>, StreamErr
             let addr = table.head.addr + u64::from(run.first) * size;
             let frames = u64::from(run.count) * run.step(table.head.level);
             let next = Region::new(addr, run.frame, frames, run.node);
-            push(&mut found, next);
+            match self.found.last_mut() {
+                Some(last) if last.is_followed_by(&next) => last.frames += next.frames,
+                _ => self.found.push(next),
+            }
         }
     }
-    // A table comes before those below it, and with it all of its huge pages.
-    if !found.is_sorted_by_key(|region| region.addr) {
-        found.sort_unstable_by_key(|region| region.addr);
-        found = found.into_iter().fold(Vec::new(), |mut merged, next| {
-            push(&mut merged, next);
-            merged
-        });
+
+    /// All regions, in ascending order of address.
+    pub fn finish(mut self) -> Vec<Region> {
+        // A table comes before those below it, and with it all of its huge pages.
+        if !self.found.is_sorted_by_key(|region| region.addr) {
+            self.found.sort_unstable_by_key(|region| region.addr);
+            self.found.dedup_by(|next, last| {
+                let joined = last.is_followed_by(next);
+                if joined {
+                    last.frames += next.frames;
+                }
+                joined
+            });
+        }
+        self.found
     }
-    Ok(found)
 }
 
-fn push(regions: &mut Vec<Region>, next: Region) {
-    match regions.last_mut() {
-        Some(last) if last.is_followed_by(&next) => last.frames += next.frames,
-        _ => regions.push(next),
-    }
-}
-
-/// Cuts regions at the addresses `at`. Both are in ascending order.
-pub fn split(regions: Vec<Region>, at: &[u64]) -> Vec<Region> {
+/// Cuts regions at the addresses `at`. Both are, and stay, in ascending order.
+pub fn split(regions: &mut Vec<Region>, at: &[u64]) {
     let mut at = at.iter().copied().peekable();
-    let mut parts = Vec::with_capacity(regions.len());
-    for mut region in regions {
+    // There may be very many regions, but there are few cuts.
+    let mut heads = Vec::new();
+    for region in regions.iter_mut() {
         while at.next_if(|&cut| cut <= region.addr).is_some() {}
         while let Some(cut) = at.next_if(|&cut| cut < region.end()) {
             let frames = (cut - region.addr) / FRAME;
@@ -137,14 +142,137 @@ pub fn split(regions: Vec<Region>, at: &[u64]) -> Vec<Region> {
                 continue;
             }
             let head = Region::new(region.addr, region.frame, frames, region.node());
-            parts.push(head);
+            heads.push(head);
             region.addr = cut;
             region.frame += frames;
             region.frames -= head.frames;
         }
-        parts.push(region);
     }
-    parts
+    if !heads.is_empty() {
+        regions.append(&mut heads);
+        regions.sort_unstable_by_key(|region| region.addr);
+    }
+}
+
+/// Where regions end even if memory goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Split {
+    /// Where a mapping ends
+    Vma,
+    /// Where the permissions of mappings change
+    Perm,
+    /// Nowhere
+    None,
+}
+
+impl Split {
+    pub fn name(self) -> &'static str {
+        match self {
+            Split::Vma => "vma",
+            Split::Perm => "perm",
+            Split::None => "none",
+        }
+    }
+
+    /// The addresses at which regions end; both are in ascending order.
+    pub fn cuts(self, mappings: &[Vma]) -> Vec<u64> {
+        let mut cuts = Vec::new();
+        let mut before = (0, 0);
+        for vma in mappings {
+            let goes_on = match self {
+                Split::Vma => false,
+                Split::Perm => before == (vma.start, permissions(vma)),
+                Split::None => true,
+            };
+            if !goes_on {
+                cuts.push(vma.start);
+            }
+            before = (vma.end, permissions(vma));
+        }
+        cuts
+    }
+}
+
+/// VM_READ, VM_WRITE and VM_EXEC. Whether it is shared is no permission.
+fn permissions(vma: &Vma) -> u64 {
+    vma.flags & 7
+}
+
+/// What regions are shown apart by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum By {
+    /// Each mapping
+    Vma,
+    /// All mappings of the same permissions
+    Perm,
+}
+
+/// Memory that is shown apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    Mapping(Vma),
+    /// VM_READ, VM_WRITE and VM_EXEC of its mappings.
+    Permissions(u64),
+    /// Memory that no mapping holds: of one that went while the process was read.
+    Unmapped,
+}
+
+/// Gives `each` the regions of each group, which are in ascending order, as the
+/// mappings are.
+pub fn grouped(
+    regions: &[Region],
+    mappings: &[Vma],
+    by: By,
+    mut each: impl FnMut(Group, Vec<Region>),
+) {
+    match by {
+        By::Vma => {
+            let mut lost = Vec::new();
+            let mut last: Option<(Vma, Vec<Region>)> = None;
+            for (&region, vma) in located(regions, mappings) {
+                match (vma, &mut last) {
+                    (None, _) => lost.push(region),
+                    (Some(vma), Some((same, of))) if same == vma => of.push(region),
+                    (Some(&vma), _) => {
+                        if let Some((vma, of)) = last.replace((vma, vec![region])) {
+                            each(Group::Mapping(vma), of);
+                        }
+                    }
+                }
+            }
+            if let Some((vma, of)) = last {
+                each(Group::Mapping(vma), of);
+            }
+            if !lost.is_empty() {
+                each(Group::Unmapped, lost);
+            }
+        }
+        By::Perm => {
+            // Only one group is held at a time.
+            let of = |vma: Option<&Vma>| vma.map(permissions);
+            let found = located(regions, mappings).map(|(_, vma)| of(vma));
+            for group in found.collect::<BTreeSet<_>>() {
+                let regions = located(regions, mappings)
+                    .filter(|&(_, vma)| of(vma) == group)
+                    .map(|(&region, _)| region);
+                let name = group.map_or(Group::Unmapped, Group::Permissions);
+                each(name, regions.collect());
+            }
+        }
+    }
+}
+
+/// Each region with the mapping that it begins in.
+fn located<'a>(
+    regions: &'a [Region],
+    mappings: &'a [Vma],
+) -> impl Iterator<Item = (&'a Region, Option<&'a Vma>)> {
+    let mut mappings = mappings.iter().peekable();
+    regions.iter().map(move |region| {
+        while mappings.next_if(|vma| vma.end <= region.addr).is_some() {}
+        let vma = mappings.peek().copied();
+        (region, vma.filter(|vma| vma.start <= region.addr))
+    })
 }
 
 /// Regions of one range of sizes.
@@ -232,6 +360,58 @@ impl Contiguity {
     }
 }
 
+/// Shares of the memory, in per cent, whose number of regions is said.
+pub const SHARES: [u64; 3] = [80, 90, 99];
+
+/// Sizes of larger pages than the usual.
+pub const LARGER: [u64; 2] = [2 << 20, 1 << 30];
+
+/// What is said of all memory, or of a part of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figures {
+    pub bytes: u64,
+    pub regions: usize,
+    /// Numbers of regions, and the share that so many of the largest cover.
+    pub coverage: Vec<(usize, Option<f64>)>,
+    /// How many regions cover each of [`SHARES`].
+    pub needed: [usize; SHARES.len()],
+    pub largest: Option<Region>,
+    /// How many pages of each of the sizes in [`LARGER`] could map it as it lies.
+    pub aligned: [u64; LARGER.len()],
+}
+
+impl Figures {
+    pub fn of(contiguity: &Contiguity, wanted: &[usize]) -> Self {
+        Figures {
+            bytes: contiguity.bytes(),
+            regions: contiguity.regions().len(),
+            coverage: wanted
+                .iter()
+                .map(|&n| (n, contiguity.coverage(n)))
+                .collect(),
+            needed: SHARES.map(|share| contiguity.needed(share)),
+            largest: contiguity.regions().first().copied(),
+            aligned: LARGER.map(|size| contiguity.aligned(size)),
+        }
+    }
+
+    /// The share that pages of the `nr`th of [`LARGER`] could map.
+    pub fn aligned_share(&self, nr: usize) -> Option<f64> {
+        let bytes = self.aligned[nr] * LARGER[nr];
+        (self.bytes != 0).then(|| bytes as f64 / self.bytes as f64)
+    }
+}
+
+/// What is said of a snapshot.
+#[derive(Debug, Clone)]
+pub struct Summary {
+    pub split: Split,
+    pub all: Figures,
+    pub histogram: Vec<Bucket>,
+    /// In ascending order of address or permissions; none unless they are asked for.
+    pub groups: Vec<(Group, Figures)>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -291,8 +471,9 @@ mod tests {
 
     #[test]
     fn regions_are_cut_where_mappings_end() {
-        let parts = split(
-            vec![at(0x1_0000, 16, 16), at(0x8_0000, 500, 4)],
+        let mut parts = vec![at(0x1_0000, 16, 16), at(0x8_0000, 500, 4)];
+        split(
+            &mut parts,
             &[
                 0x1_0000, 0x1_4000, 0x1_8000, 0x2_0000, 0x4_0000, 0x8_1000, 0x9_0000,
             ],
@@ -307,14 +488,86 @@ mod tests {
         assert_eq!(parts, expected);
     }
 
+    fn vma(start: u64, end: u64, flags: u64) -> Vma {
+        Vma { start, end, flags }
+    }
+
+    #[test]
+    fn cuts_are_where_mappings_or_permissions_end() {
+        let shared = 8;
+        let mappings = [
+            vma(0x1000, 0x3000, 5),
+            vma(0x3000, 0x4000, 3),
+            vma(0x4000, 0x6000, 3 | shared),
+            vma(0x8000, 0x9000, 3),
+            vma(0x9000, 0xa000, 0),
+        ];
+        assert_eq!(
+            Split::Vma.cuts(&mappings),
+            [0x1000, 0x3000, 0x4000, 0x8000, 0x9000]
+        );
+        assert_eq!(
+            Split::Perm.cuts(&mappings),
+            [0x1000, 0x3000, 0x8000, 0x9000]
+        );
+        assert!(Split::None.cuts(&mappings).is_empty());
+    }
+
+    #[test]
+    fn regions_are_told_apart_by_mapping_or_permissions() {
+        let mappings = [
+            vma(0x1000, 0x3000, 5),
+            vma(0x3000, 0x4000, 3),
+            vma(0x4000, 0x6000, 3),
+            vma(0x9000, 0xa000, 5),
+        ];
+        let regions = [
+            at(0x1000, 1, 2),
+            at(0x3000, 3, 1),
+            at(0x4000, 70, 1),
+            at(0x5000, 80, 1),
+            at(0x7000, 90, 1),
+            at(0x9000, 100, 1),
+        ];
+        let of = |by| {
+            let mut found = Vec::new();
+            grouped(&regions, &mappings, by, |group, regions| {
+                let first: Vec<u64> = regions.iter().map(|region| region.frame).collect();
+                found.push((group, first));
+            });
+            found
+        };
+        let mapping = |nr: usize| Group::Mapping(mappings[nr]);
+        assert_eq!(
+            of(By::Vma),
+            [
+                (mapping(0), vec![1]),
+                (mapping(1), vec![3]),
+                (mapping(2), vec![70, 80]),
+                (mapping(3), vec![100]),
+                (Group::Unmapped, vec![90]),
+            ]
+        );
+        assert_eq!(
+            of(By::Perm),
+            [
+                (Group::Unmapped, vec![90]),
+                (Group::Permissions(3), vec![3, 70, 80]),
+                (Group::Permissions(5), vec![1, 100]),
+            ]
+        );
+    }
+
     #[test]
     fn regions_go_on_only_on_the_same_node() {
-        let mut regions = vec![at(0, 8, 1)];
-        push(&mut regions, at(FRAME, 9, 1));
-        assert_eq!(regions, [at(0, 8, 2)]);
-        push(&mut regions, Region::new(2 * FRAME, 10, 1, Some(1)));
-        push(&mut regions, Region::new(3 * FRAME, 12, 1, Some(1)));
-        push(&mut regions, Region::new(5 * FRAME, 13, 1, Some(1)));
-        assert_eq!(regions.len(), 4);
+        let first = at(0, 8, 1);
+        assert!(first.is_followed_by(&at(FRAME, 9, 1)));
+        for other in [
+            Region::new(FRAME, 9, 1, Some(1)),
+            at(FRAME, 10, 1),
+            at(2 * FRAME, 9, 1),
+        ] {
+            assert!(!first.is_followed_by(&other), "{other:?}");
+        }
     }
 }

@@ -90,7 +90,18 @@ pub struct Tally {
 impl Tally {
     /// Counts the snapshot that `reader` has begun, to its end.
     pub fn read<R: Read>(reader: &mut Reader<R>) -> Result<Tally, StreamError> {
-        Tally::read_each(reader, |_| Ok(()))
+        Tally::read_both(reader, |_| (), |_| Ok(()))
+    }
+
+    /// As [`Tally::read`], and shows each table to `seen`.
+    ///
+    /// # Errors
+    /// Those of the stream.
+    pub fn read_tables<R: Read>(
+        reader: &mut Reader<R>,
+        seen: impl FnMut(&Table),
+    ) -> Result<Tally, StreamError> {
+        Tally::read_both(reader, seen, |_| Ok(()))
     }
 
     /// As [`Tally::read`], and hands on each canonical table as soon as it is
@@ -100,6 +111,14 @@ impl Tally {
     /// Those of the stream, and those that `each` returns, which end it.
     pub fn read_each<R: Read, E: From<StreamError>>(
         reader: &mut Reader<R>,
+        each: impl FnMut(&SharedTable) -> Result<(), E>,
+    ) -> Result<Tally, E> {
+        Tally::read_both(reader, |_| (), each)
+    }
+
+    fn read_both<R: Read, E: From<StreamError>>(
+        reader: &mut Reader<R>,
+        mut seen: impl FnMut(&Table),
         mut each: impl FnMut(&SharedTable) -> Result<(), E>,
     ) -> Result<Tally, E> {
         let mut builder = Builder::default();
@@ -112,6 +131,7 @@ impl Tally {
                 Record::Domain(info) => builder.domains.push(info),
                 Record::Table(table) => {
                     builder.table(&table);
+                    seen(&table);
                     if let Some(done) = sharers.table(&table) {
                         each(&done)?;
                     }

@@ -6,6 +6,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use anyhow::Context;
+use nearwalk_walk::Vma;
 
 use crate::analysis::Tally;
 use crate::live::{LiveError, Source};
@@ -18,6 +19,13 @@ const BUFFER: usize = 256 << 10;
 pub(super) trait Snapshots {
     /// The next snapshot, from its first byte; `None` when there is none.
     fn next(&mut self) -> anyhow::Result<Option<Box<dyn Read + '_>>>;
+}
+
+/// Snapshots of a process whose mappings can be asked for.
+pub(super) trait Mapped: Snapshots {
+    /// The mappings of the process of the last snapshot, in ascending order. `None`
+    /// if it has exited, or executed another program, since.
+    fn mappings(&mut self) -> anyhow::Result<Option<Vec<Vma>>>;
 }
 
 /// Snapshots of a running process, one each time, until it exits.
@@ -49,6 +57,12 @@ impl Snapshots for Process<'_> {
             Err(LiveError::NoProcess { .. } | LiveError::NoMemory { .. }) if self.seen => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+impl Mapped for Process<'_> {
+    fn mappings(&mut self) -> anyhow::Result<Option<Vec<Vma>>> {
+        Ok(self.source.mappings(self.pid)?)
     }
 }
 

@@ -101,7 +101,8 @@ impl Source {
     }
 
     /// The mappings of the process that the last snapshot was of, in ascending
-    /// order. `None` if it has exited, or executed another program, since.
+    /// order. `None` if it has exited since or, as far as the reader sees that,
+    /// executed another program.
     ///
     /// # Errors
     /// When they cannot be read.

@@ -36,8 +36,45 @@ impl Curve {
     }
 }
 
+/// Curves that are kept of however many snapshots.
+const KEPT: usize = 64;
+
+/// The curves of snapshots, evenly spaced in time once there are many, and
+/// always the last one.
+#[derive(Default)]
+pub struct Curves {
+    kept: Vec<Curve>,
+    pushed: usize,
+    /// Each `1 << spacing`th one is kept for good.
+    spacing: u32,
+}
+
+impl Curves {
+    pub fn push(&mut self, curve: Curve) {
+        let stays = |nr: usize, spacing: u32| nr % (1 << spacing) == 0;
+        if self.pushed > 0 && !stays(self.pushed - 1, self.spacing) {
+            self.kept.pop();
+        }
+        self.kept.push(curve);
+        self.pushed += 1;
+        if self.kept.len() > KEPT {
+            self.spacing += 1;
+            let mut nr = 0;
+            self.kept.retain(|_| {
+                nr += 1;
+                stays(nr - 1, 1)
+            });
+        }
+    }
+
+    /// The picture.
+    pub fn draw(&self, title: &str) -> String {
+        curves(title, &self.kept)
+    }
+}
+
 /// The picture: snapshots over time from light to dark.
-pub fn curves(title: &str, curves: &[Curve]) -> String {
+fn curves(title: &str, curves: &[Curve]) -> String {
     let last = |curve: &Curve| curve.points.last().map_or(1.0, |point| point.0);
     let most = curves.iter().map(last).fold(10.0, f64::max);
     let decades = most.log10().ceil();
@@ -115,4 +152,36 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The numbers of the snapshots that are kept of so many.
+    fn kept(of: usize) -> Vec<f64> {
+        let mut curves = Curves::default();
+        for nr in 0..of {
+            let points = vec![(nr as f64, 1.0)];
+            curves.push(Curve { points });
+        }
+        curves.kept.iter().map(|curve| curve.points[0].0).collect()
+    }
+
+    #[test]
+    fn of_many_curves_some_are_kept_and_the_last() {
+        let all: Vec<f64> = (0..64).map(f64::from).collect();
+        assert_eq!(kept(64), all);
+        let even: Vec<f64> = (0..=64).step_by(2).map(f64::from).collect();
+        assert_eq!(kept(65), even);
+        assert_eq!(kept(66).last(), Some(&65.0));
+        assert_eq!(kept(67)[32..], [64.0, 66.0]);
+        let many = kept(100_000);
+        assert!((32..=64).contains(&many.len()), "{}", many.len());
+        assert_eq!(many.last(), Some(&99_999.0));
+        let steps: Vec<f64> = many.windows(2).map(|two| two[1] - two[0]).collect();
+        let (last, others) = steps.split_last().unwrap();
+        assert!(others.iter().all(|step| step == &2048.0), "{steps:?}");
+        assert!(*last <= 2048.0);
+    }
 }

@@ -4,8 +4,7 @@
 
 use serde::Serialize;
 
-use super::contiguity::{LARGER, SHARES};
-use crate::analysis::contiguity::Contiguity;
+use crate::analysis::contiguity::{Figures, Group, LARGER, SHARES, Summary};
 use crate::analysis::diff::{Change, Diff, Moves};
 use crate::analysis::locality::{Leaves, Viewpoint, locality as viewpoints};
 use crate::analysis::{
@@ -90,50 +89,36 @@ pub fn locality(tally: &Tally) -> impl Serialize {
     }
 }
 
-/// `nearwalk contiguity --json`; as [`super::contiguity`].
-pub fn contiguity(
-    tally: &Tally,
-    contiguity: &Contiguity,
-    regions: &[usize],
-    split: &'static str,
-) -> impl Serialize {
+/// `nearwalk contiguity --json`.
+pub fn contiguity(tally: &Tally, summary: &Summary) -> impl Serialize {
     Contiguous {
         snapshot: Snapshot::new(tally, CONTIGUITY_SCHEMA),
-        split,
-        bytes: contiguity.bytes(),
-        regions: contiguity.regions().len(),
-        coverage: regions
-            .iter()
-            .map(|&regions| Covered {
-                regions,
-                share: contiguity.coverage(regions),
-            })
-            .collect(),
-        needed: SHARES
-            .map(|percent| Needed {
-                percent,
-                regions: contiguity.needed(percent),
-            })
-            .into(),
-        largest: contiguity.regions().first().map(|region| Largest {
-            address: region.addr,
-            frame: region.frame,
-            bytes: region.bytes(),
-            node: region.node(),
-        }),
-        aligned: LARGER
-            .map(|(size, _)| Aligned {
-                size,
-                pages: contiguity.aligned(size),
-            })
-            .into(),
-        histogram: contiguity
-            .histogram()
+        split: summary.split.name(),
+        all: (&summary.all).into(),
+        histogram: summary
+            .histogram
             .iter()
             .map(|bucket| Sizes {
                 from_bytes: bucket.from,
                 regions: bucket.regions,
                 bytes: bucket.bytes,
+            })
+            .collect(),
+        groups: summary
+            .groups
+            .iter()
+            .map(|(group, figures)| {
+                let (mapping, permissions) = match group {
+                    Group::Mapping(vma) => (Some(vma), Some(vma.flags)),
+                    Group::Permissions(flags) => (None, Some(*flags)),
+                    Group::Unmapped => (None, None),
+                };
+                Apart {
+                    start: mapping.map(|vma| vma.start),
+                    end: mapping.map(|vma| vma.end),
+                    permissions: permissions.map(super::contiguity::permissions),
+                    figures: figures.into(),
+                }
             })
             .collect(),
     }
@@ -144,13 +129,56 @@ struct Contiguous {
     #[serde(flatten)]
     snapshot: Snapshot,
     split: &'static str,
+    #[serde(flatten)]
+    all: Figured,
+    histogram: Vec<Sizes>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    groups: Vec<Apart>,
+}
+
+#[derive(Serialize)]
+struct Apart {
+    start: Option<u64>,
+    end: Option<u64>,
+    permissions: Option<String>,
+    #[serde(flatten)]
+    figures: Figured,
+}
+
+#[derive(Serialize)]
+struct Figured {
     bytes: u64,
     regions: usize,
     coverage: Vec<Covered>,
     needed: Vec<Needed>,
     largest: Option<Largest>,
     aligned: Vec<Aligned>,
-    histogram: Vec<Sizes>,
+}
+
+impl From<&Figures> for Figured {
+    fn from(figures: &Figures) -> Self {
+        Figured {
+            bytes: figures.bytes,
+            regions: figures.regions,
+            coverage: figures
+                .coverage
+                .iter()
+                .map(|&(regions, share)| Covered { regions, share })
+                .collect(),
+            needed: std::iter::zip(SHARES, figures.needed)
+                .map(|(percent, regions)| Needed { percent, regions })
+                .collect(),
+            largest: figures.largest.map(|region| Largest {
+                address: region.addr,
+                frame: region.frame,
+                bytes: region.bytes(),
+                node: region.node(),
+            }),
+            aligned: std::iter::zip(LARGER, figures.aligned)
+                .map(|(size, pages)| Aligned { size, pages })
+                .collect(),
+        }
+    }
 }
 
 #[derive(Serialize)]

@@ -13,8 +13,8 @@ mod rows;
 mod sharers;
 
 pub use changes::changes;
-pub use contiguity::{contiguity, csv_head, csv_line};
-pub use curve::{Curve, curves};
+pub use contiguity::{contiguity, csv_head, csv_lines, split_text};
+pub use curve::{Curve, Curves};
 pub use dump::dump;
 pub use locality::{locality, processes};
 pub use sharers::{table, table_head};
