@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// Place, replicate, migrate and show page tables
+/// See whose page tables are walked from afar, and keep copies of them on each node
 #[derive(Parser)]
 #[command(name = "nearwalk", version, propagate_version = true)]
 enum Nearwalk {
@@ -17,9 +17,9 @@ enum Nearwalk {
     Lab(nearwalk_lab::Args),
     Lens(nearwalk_lens::Args),
     Locality(nearwalk_dump::cli::locality::Args),
-    Top(nearwalk_top::cli::Args),
     #[command(flatten)]
     Repl(nearwalk_repl::Args),
+    Top(nearwalk_top::cli::Args),
     Trial(nearwalk_trial::cli::Args),
 }
 
@@ -33,8 +33,8 @@ fn main() -> ExitCode {
         Nearwalk::Lab(args) => nearwalk_lab::run(args),
         Nearwalk::Lens(args) => nearwalk_lens::run(args),
         Nearwalk::Locality(args) => nearwalk_dump::cli::locality::run(args),
-        Nearwalk::Top(args) => nearwalk_top::cli::run(args),
         Nearwalk::Repl(args) => nearwalk_repl::run(args),
+        Nearwalk::Top(args) => nearwalk_top::cli::run(args),
         Nearwalk::Trial(args) => nearwalk_trial::cli::run(&args),
     };
     result.unwrap_or_else(|error| {
