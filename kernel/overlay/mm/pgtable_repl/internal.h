@@ -145,7 +145,7 @@ static inline bool pgtable_repl_own(const struct pgtable_repl_policy *policy)
 
 /**
  * struct repl_freed - pages of trees that a walk has taken down
- * @pages: by page->lru, as of arch_pgtable_repl_free_pages()
+ * @pages: by page->lru, as of pgtable_repl_free_pages()
  * @nr: how many
  *
  * Those of several address spaces share a grace period: there may be thousands,
@@ -205,6 +205,12 @@ bool pgtable_repl_key_tryget(bool lazy);
 void pgtable_repl_key_put(bool lazy);
 int pgtable_repl_key_users(bool lazy);
 
+/* free.c */
+void pgtable_repl_free_pages(struct list_head *pages);
+void pgtable_repl_free_pages_later(struct list_head *pages);
+void pgtable_repl_free(struct list_head *pages, struct repl_wait *wait);
+void pgtable_repl_free_all(struct repl_freed *freed);
+
 /* owner.c */
 
 /*
@@ -228,8 +234,6 @@ void pgtable_repl_for_each(bool (*look)(struct pgtable_repl *repl),
 			   void (*work)(struct mm_struct *mm,
 					struct repl_wait *wait),
 			   struct repl_wait *wait);
-void pgtable_repl_free(struct list_head *pages, struct repl_wait *wait);
-void pgtable_repl_free_all(struct repl_freed *freed);
 void pgtable_repl_hold(struct pgtable_repl *repl);
 void pgtable_repl_unhold(struct pgtable_repl *repl);
 long pgtable_repl_pages(struct pgtable_repl *repl);
@@ -420,8 +424,6 @@ void arch_pgtable_repl_del(struct mm_struct *mm, const nodemask_t *domains,
 void arch_pgtable_repl_add(struct mm_struct *mm,		/* build.c */
 			   const nodemask_t *domains);
 void arch_pgtable_repl_new(struct mm_struct *mm, const nodemask_t *domains);
-void arch_pgtable_repl_free_pages(struct list_head *pages);
-void arch_pgtable_repl_free_pages_later(struct list_head *pages);
 bool arch_pgtable_repl_supported(void);
 void arch_pgtable_repl_key_set(bool lazy, bool on);
 bool arch_pgtable_repl_read(void *to, struct mm_struct *mm,	/* lazy.c */

@@ -147,42 +147,6 @@ void pgtable_repl_for_each(bool (*look)(struct pgtable_repl *repl),
 }
 
 /**
- * pgtable_repl_free() - free pages of domain trees taken down
- * @pages: as of arch_pgtable_repl_free_pages(); a walk may free them later, with
- *	those of others
- * @wait: as of pgtable_repl_lock()
- *
- * Context: process context, may sleep for a grace period.
- */
-void pgtable_repl_free(struct list_head *pages, struct repl_wait *wait)
-{
-	struct repl_freed *freed = wait ? wait->freed : NULL;
-	struct page *page;
-
-	if (!freed) {
-		arch_pgtable_repl_free_pages(pages);
-		return;
-	}
-	list_for_each_entry(page, pages, lru)
-		freed->nr += 1UL << page->index;	/* its order */
-	list_splice_init(pages, &freed->pages);
-	if (freed->nr >= REPL_BATCH_MAX)
-		pgtable_repl_free_all(freed);
-}
-
-/**
- * pgtable_repl_free_all() - free what a walk has left to be freed together
- * @freed: the pages
- *
- * Context: process context, may sleep for a grace period.
- */
-void pgtable_repl_free_all(struct repl_freed *freed)
-{
-	arch_pgtable_repl_free_pages(&freed->pages);
-	freed->nr = 0;
-}
-
-/**
  * pgtable_repl_get() - what is in force for an address space
  * @mm: the address space; the caller holds a reference
  * @policy: gets the answer

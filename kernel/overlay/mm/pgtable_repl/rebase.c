@@ -57,7 +57,7 @@ void pgtable_repl_settle(struct mm_struct *mm)
 	WRITE_ONCE(repl->stale, false);
 	repl_domains_all(&domains);
 	repl_del_domains(mm, &domains, &pages);
-	arch_pgtable_repl_free_pages_later(&pages);
+	pgtable_repl_free_pages_later(&pages);
 }
 
 /**

@@ -140,7 +140,7 @@ static void repl_idle_drop(struct mm_struct *mm, struct ptdesc *table,
 /**
  * arch_pgtable_repl_idle() - look which lazy copies are in use, drop the others
  * @mm: the address space, under arch_pgtable_repl_lock()
- * @pages: gets the pages, for arch_pgtable_repl_free_pages()
+ * @pages: gets the pages, for pgtable_repl_free_pages()
  *
  * A copy goes that no CPU has walked since the last call.
  */

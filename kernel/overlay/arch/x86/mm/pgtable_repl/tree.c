@@ -155,7 +155,7 @@ void arch_pgtable_repl_withdraw(struct mm_struct *mm, const nodemask_t *domains)
  * arch_pgtable_repl_del() - withdraw and take down domain trees
  * @mm: the address space, under arch_pgtable_repl_lock()
  * @domains: domains that go back to the canonical tree
- * @pages: gets the pages, for arch_pgtable_repl_free_pages()
+ * @pages: gets the pages, for pgtable_repl_free_pages()
  */
 void arch_pgtable_repl_del(struct mm_struct *mm, const nodemask_t *domains,
 			   struct list_head *pages)

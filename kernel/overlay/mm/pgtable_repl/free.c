@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Page-table replication: freeing pages of trees that have been taken down.
+ */
+#include <linux/gfp.h>
+#include <linux/mm.h>
+#include <linux/rcupdate.h>
+#include "internal.h"
+
+static void repl_free_order_rcu(struct rcu_head *head)
+{
+	struct page *page = ptdesc_page(container_of(head, struct ptdesc,
+						     pt_rcu_head));
+
+	__free_pages(page, page->index);
+}
+
+/**
+ * pgtable_repl_free_pages_later() - the same without sleeping
+ * @pages: as of pgtable_repl_free_pages()
+ *
+ * For who holds locks that others wait for.
+ */
+void pgtable_repl_free_pages_later(struct list_head *pages)
+{
+	struct page *page, *next;
+
+	list_for_each_entry_safe(page, next, pages, lru) {
+		list_del(&page->lru);
+		call_rcu(&page_ptdesc(page)->pt_rcu_head, repl_free_order_rcu);
+	}
+}
+
+/**
+ * pgtable_repl_free_pages() - free pages of domain trees taken down
+ * @pages: order-0 pages and roots, by page->lru; every CPU has left the trees
+ *
+ * Context: process context, may sleep for a grace period.
+ */
+void pgtable_repl_free_pages(struct list_head *pages)
+{
+	struct page *page, *next;
+
+	if (list_empty(pages))
+		return;
+	/* Readers under RCU or with interrupts off may still be on a list. */
+	synchronize_rcu();
+	list_for_each_entry_safe(page, next, pages, lru)
+		__free_pages(page, page->index);	/* its order */
+	INIT_LIST_HEAD(pages);
+}
+
+/**
+ * pgtable_repl_free() - free pages of domain trees taken down
+ * @pages: as of pgtable_repl_free_pages(); a walk may free them later, with
+ *	those of others
+ * @wait: as of pgtable_repl_lock()
+ *
+ * Context: process context, may sleep for a grace period.
+ */
+void pgtable_repl_free(struct list_head *pages, struct repl_wait *wait)
+{
+	struct repl_freed *freed = wait ? wait->freed : NULL;
+	struct page *page;
+
+	if (!freed) {
+		pgtable_repl_free_pages(pages);
+		return;
+	}
+	list_for_each_entry(page, pages, lru)
+		freed->nr += 1UL << page->index;	/* its order */
+	list_splice_init(pages, &freed->pages);
+	if (freed->nr >= REPL_BATCH_MAX)
+		pgtable_repl_free_all(freed);
+}
+
+/**
+ * pgtable_repl_free_all() - free what a walk has left to be freed together
+ * @freed: the pages
+ *
+ * Context: process context, may sleep for a grace period.
+ */
+void pgtable_repl_free_all(struct repl_freed *freed)
+{
+	pgtable_repl_free_pages(&freed->pages);
+	freed->nr = 0;
+}
