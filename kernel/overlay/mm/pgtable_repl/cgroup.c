@@ -33,80 +33,12 @@
 #include "group.h"
 #include "internal.h"
 
-/* Whether any group ever had a policy: else there is nothing to do. */
-static bool repl_group_policies __read_mostly;
-
 static LIST_HEAD(repl_behind);
 static DEFINE_SPINLOCK(repl_behind_lock);
 static DEFINE_MUTEX(repl_group_mutex);	/* writers of ->policy */
 
 static void repl_catch_up(struct kthread_work *work);
 static DEFINE_KTHREAD_DELAYED_WORK(repl_catch_up_work, repl_catch_up);
-
-/* What holds for a group, of the nodes those usable now; under RCU. */
-static bool repl_group_asks(struct mem_cgroup *memcg,
-			    struct pgtable_repl_policy *policy)
-{
-	struct repl_group_policy *asked = NULL;
-	struct repl_group *group;
-	nodemask_t usable;
-
-	for (group = memcg ? repl_group(memcg) : NULL; group && !asked;
-	     group = group->parent)
-		asked = rcu_dereference(group->policy);
-	if (!asked)
-		return false;
-	*policy = asked->policy;
-	if (policy->mode == PR_PGTABLE_REPL_OFF)
-		return true;
-	pgtable_repl_nodes(&usable);
-	if (asked->all)
-		policy->nodes = usable;
-	else
-		nodes_and(policy->nodes, policy->nodes, usable);
-	if (nodes_empty(policy->nodes))
-		policy->mode = PR_PGTABLE_REPL_OFF;
-	return true;
-}
-
-/**
- * pgtable_repl_group_policy() - what an address space's group asks for
- * @mm: the address space, or NULL for one that the current task makes
- * @policy: gets the answer; the mode is "off" if none of the nodes is usable
- *
- * Return: false, and @policy unchanged, if no group asks for anything.
- */
-bool pgtable_repl_group_policy(struct mm_struct *mm,
-			       struct pgtable_repl_policy *policy)
-{
-	struct task_struct *task;
-	bool asked;
-
-	if (!READ_ONCE(repl_group_policies))
-		return false;
-	rcu_read_lock();
-	task = mm ? rcu_dereference(mm->owner) : current;
-	asked = repl_group_asks(mem_cgroup_from_task(task), policy);
-	rcu_read_unlock();
-	return asked;
-}
-
-/**
- * pgtable_repl_memcg_policy() - what a memory cgroup asks for
- * @memcg: by pgtable_repl_get_memcg()
- * @policy: what holds if it asks for nothing; gets the answer
- *
- * Context: any.
- */
-void pgtable_repl_memcg_policy(struct mem_cgroup *memcg,
-			       struct pgtable_repl_policy *policy)
-{
-	if (!READ_ONCE(repl_group_policies))
-		return;
-	rcu_read_lock();
-	repl_group_asks(memcg, policy);
-	rcu_read_unlock();
-}
 
 /* What is done for an address space; false: that is enough. */
 typedef bool (*repl_group_fn)(struct mm_struct *mm, void *arg,
@@ -316,14 +248,6 @@ void pgtable_repl_task_behind(struct task_struct *task)
 }
 
 /**
- * pgtable_repl_groups_ask() - whether any group may have a policy
- */
-bool pgtable_repl_groups_ask(void)
-{
-	return READ_ONCE(repl_group_policies);
-}
-
-/**
  * pgtable_repl_new_owner() - a task has become the owner of an address space
  * @mm: the address space; the caller holds the task's alloc_lock
  */
@@ -345,7 +269,7 @@ void pgtable_repl_css_attach(struct cgroup_taskset *tset)
 	struct task_struct *task;
 	struct repl_group *group;
 
-	if (!READ_ONCE(repl_group_policies))
+	if (!READ_ONCE(pgtable_repl_group_policies))
 		return;
 	rcu_read_lock();
 	/* Not by leaders: one that has exited is not moved with its threads. */
@@ -429,7 +353,7 @@ static int repl_group_replace(struct repl_group *group,
 	}
 	/* First: whoever sees the policy must find that there may be some. */
 	if (policy)
-		WRITE_ONCE(repl_group_policies, true);
+		WRITE_ONCE(pgtable_repl_group_policies, true);
 	old = rcu_replace_pointer(group->policy, policy,
 				  lockdep_is_held(&repl_group_mutex));
 	mutex_unlock(&repl_group_mutex);
@@ -486,10 +410,8 @@ static int repl_effective_show(struct seq_file *m, void *v)
 	struct pgtable_repl_policy policy;
 
 	pgtable_repl_system_policy(&policy);
-	rcu_read_lock();
 	if (READ_ONCE(sysctl_pgtable_repl_mode) != PGTABLE_REPL_SYS_OFF)
-		repl_group_asks(mem_cgroup_from_seq(m), &policy);
-	rcu_read_unlock();
+		pgtable_repl_memcg_policy(mem_cgroup_from_seq(m), &policy);
 	repl_policy_show(m, &policy, false);
 	return 0;
 }

@@ -306,29 +306,6 @@ put:
 	return err;
 }
 
-/**
- * pgtable_repl_system_policy() - what holds for whom nobody else has asked
- * @policy: gets the answer
- */
-void pgtable_repl_system_policy(struct pgtable_repl_policy *policy)
-{
-	*policy = (struct pgtable_repl_policy){ .mode = PR_PGTABLE_REPL_OFF };
-	if (!arch_pgtable_repl_supported())
-		return;
-	switch (READ_ONCE(sysctl_pgtable_repl_mode)) {
-	case PGTABLE_REPL_SYS_ALL:
-		policy->mode = PR_PGTABLE_REPL_EAGER;
-		break;
-	case PGTABLE_REPL_SYS_ALL_LAZY:
-		policy->mode = PR_PGTABLE_REPL_LAZY;
-		break;
-	default:
-		return;
-	}
-	policy->source = PGTABLE_REPL_SYSTEM;
-	pgtable_repl_nodes(&policy->nodes);
-}
-
 /*
  * What holds for an address space that has no setting of its own; NULL for one
  * that the current task makes.
@@ -464,35 +441,6 @@ int pgtable_repl_switch_off(struct mm_struct *mm, struct repl_wait *wait)
 	if (err == -EAGAIN)
 		pgtable_repl_withdraw(mm);
 	return err == -EPERM ? 0 : err;
-}
-
-/**
- * pgtable_repl_forbidden() - whether no more copies are to be made on a node
- * @repl: whose
- * @memcg: by pgtable_repl_get_memcg()
- * @nid: the node
- *
- * What holds may have changed, and the address space be too busy to be brought
- * to it.  So this is asked for every copy.
- *
- * Context: any, also under page-table locks.
- */
-bool pgtable_repl_forbidden(struct pgtable_repl *repl,
-			    struct mem_cgroup *memcg, int nid)
-{
-	struct pgtable_repl_policy want;
-
-	if (READ_ONCE(sysctl_pgtable_repl_mode) == PGTABLE_REPL_SYS_OFF)
-		return true;
-	switch (READ_ONCE(repl->policy.source)) {
-	case PGTABLE_REPL_CGROUP:
-	case PGTABLE_REPL_SYSTEM:
-		pgtable_repl_system_policy(&want);
-		pgtable_repl_memcg_policy(memcg, &want);
-		return !node_isset(nid, want.nodes);
-	default:
-		return false;
-	}
 }
 
 /**

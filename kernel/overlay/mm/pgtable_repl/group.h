@@ -59,6 +59,9 @@ struct repl_group {
 /* By the id of the css, which is not used again before css_free(). */
 extern struct xarray pgtable_repl_groups;
 
+/* Whether any group ever had a policy: else there is nothing to do. */
+extern bool pgtable_repl_group_policies;
+
 /* Whether any group ever had a limit: else there is nothing to do. */
 extern bool pgtable_repl_group_limits;
 

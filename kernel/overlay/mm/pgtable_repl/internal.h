@@ -205,6 +205,11 @@ bool pgtable_repl_key_tryget(bool lazy);
 void pgtable_repl_key_put(bool lazy);
 int pgtable_repl_key_users(bool lazy);
 
+/* asked.c */
+void pgtable_repl_system_policy(struct pgtable_repl_policy *policy);
+bool pgtable_repl_forbidden(struct pgtable_repl *repl,
+			    struct mem_cgroup *memcg, int nid);
+
 /* free.c */
 void pgtable_repl_free_pages(struct list_head *pages);
 void pgtable_repl_free_pages_later(struct list_head *pages);
@@ -271,10 +276,7 @@ int pgtable_repl_idle_handler(const struct ctl_table *table, int write,
 /* Policy half: core.c */
 void pgtable_repl_destroy(struct mm_struct *mm);
 int pgtable_repl_valid(const struct pgtable_repl_policy *policy);
-void pgtable_repl_system_policy(struct pgtable_repl_policy *policy);
 bool pgtable_repl_follows(struct mm_struct *mm);
-bool pgtable_repl_forbidden(struct pgtable_repl *repl,
-			    struct mem_cgroup *memcg, int nid);
 int pgtable_repl_follow(struct mm_struct *mm, struct repl_wait *wait);
 int pgtable_repl_switch_off(struct mm_struct *mm, struct repl_wait *wait);
 struct mm_struct *pgtable_repl_task_mm(struct task_struct *task);
@@ -302,8 +304,8 @@ void pgtable_repl_drop_now(long timeout);
 void pgtable_repl_mode_behind(void);				/* sysctl.c */
 
 #ifdef CONFIG_MEMCG
-bool pgtable_repl_groups_ask(void);				/* cgroup.c */
-void pgtable_repl_task_behind(struct task_struct *task);
+void pgtable_repl_task_behind(struct task_struct *task);	/* cgroup.c */
+bool pgtable_repl_groups_ask(void);				/* asked.c */
 bool pgtable_repl_group_policy(struct mm_struct *mm,
 			       struct pgtable_repl_policy *policy);
 void pgtable_repl_memcg_policy(struct mem_cgroup *memcg,
