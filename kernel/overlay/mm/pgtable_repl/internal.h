@@ -258,13 +258,16 @@ bool pgtable_repl_process_charge(struct pgtable_repl *repl, unsigned long pages)
 void pgtable_repl_process_uncharge(struct pgtable_repl *repl, unsigned long pages);
 unsigned long pgtable_repl_fork_lacks(struct mm_struct *mm);
 
-/* rebase.c */
-void pgtable_repl_add_trees(struct mm_struct *mm, const nodemask_t *nodes);
+/* withdraw.c */
+void pgtable_repl_all_domains(nodemask_t *domains);
 void pgtable_repl_del_trees(struct mm_struct *mm, const nodemask_t *nodes,
 			    struct list_head *pages);
-void pgtable_repl_new_trees(struct mm_struct *mm, const nodemask_t *nodes);
 void pgtable_repl_settle(struct mm_struct *mm);
 void pgtable_repl_withdraw(struct mm_struct *mm);
+
+/* rebase.c */
+void pgtable_repl_add_trees(struct mm_struct *mm, const nodemask_t *nodes);
+void pgtable_repl_new_trees(struct mm_struct *mm, const nodemask_t *nodes);
 int pgtable_repl_domains_handler(const struct ctl_table *table, int write,
 				 void *buffer, size_t *lenp, loff_t *ppos);
 

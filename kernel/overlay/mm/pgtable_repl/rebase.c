@@ -19,77 +19,6 @@
 /* Serialises changes, which take long; and what those who only read wait for. */
 static DEFINE_MUTEX(repl_domains_lock);
 
-/* Every domain that there can be trees of, whatever domains are now. */
-static void repl_domains_all(nodemask_t *domains)
-{
-	unsigned int domain;
-
-	nodes_clear(*domains);
-	for (domain = 0; domain < pgtable_repl_max_domains(); domain++)
-		node_set(domain, *domains);
-}
-
-/* Take down trees; if none is left, nobody pays for copies any more. */
-static void repl_del_domains(struct mm_struct *mm, const nodemask_t *domains,
-			     struct list_head *pages)
-{
-	arch_pgtable_repl_del(mm, domains, pages);
-	/* A tree has a root, and no table is copied without it. */
-	if (!virt_to_ptdesc(mm->pgd)->pt_repl)
-		pgtable_repl_memcg_forget(mm->pgtable_repl);
-}
-
-/**
- * pgtable_repl_settle() - take down what is left of trees of other domains
- * @mm: the address space, which has state, under arch_pgtable_repl_lock()
- *
- * Domains changed while somebody had its lock: its trees were withdrawn, but
- * are there, and would be taken for those of the new domains.
- */
-void pgtable_repl_settle(struct mm_struct *mm)
-{
-	struct pgtable_repl *repl = mm->pgtable_repl;
-	nodemask_t domains;
-	LIST_HEAD(pages);
-
-	if (likely(!READ_ONCE(repl->stale)))
-		return;
-	WRITE_ONCE(repl->stale, false);
-	repl_domains_all(&domains);
-	repl_del_domains(mm, &domains, &pages);
-	pgtable_repl_free_pages_later(&pages);
-}
-
-/**
- * pgtable_repl_withdraw() - have nobody walk the trees of an address space
- * @mm: the address space, which has state
- *
- * For who does not get its lock.  vm.pgtable_repl_mode is 0: nobody who takes
- * @root_mutex from now on publishes any, see repl_publish().  Who took it before,
- * by the old mode, has published when it is had here.
- */
-void pgtable_repl_withdraw(struct mm_struct *mm)
-{
-	struct pgtable_repl *repl = mm->pgtable_repl;
-	struct pgtable_repl_policy policy;
-	unsigned int domain;
-	nodemask_t domains;
-
-	mutex_lock(&repl->root_mutex);
-	for (domain = 0; domain < pgtable_repl_max_domains(); domain++)
-		if (repl->roots[domain])
-			break;
-	mutex_unlock(&repl->root_mutex);
-	if (domain == pgtable_repl_max_domains())
-		return;
-	repl_domains_all(&domains);
-	arch_pgtable_repl_withdraw(mm, &domains);
-	/* Who has published before that has set the policy before. */
-	pgtable_repl_get(mm, &policy);
-	/* Afterwards: the mode may be another one by now, and somebody look already. */
-	pgtable_repl_rebuild(repl, &policy.nodes);
-}
-
 /* While domains change, whoever changes them makes the trees afterwards. */
 static void repl_make_trees(struct mm_struct *mm, const nodemask_t *nodes,
 			    void (*make)(struct mm_struct *mm,
@@ -131,23 +60,6 @@ void pgtable_repl_new_trees(struct mm_struct *mm, const nodemask_t *nodes)
 	repl_make_trees(mm, nodes, arch_pgtable_repl_new);
 }
 
-/**
- * pgtable_repl_del_trees() - take down the trees of all domains of some nodes
- * @mm: the address space, under arch_pgtable_repl_lock()
- * @nodes: the nodes
- * @pages: gets the pages
- *
- * Domains do not change under a tree, so they are those that it was built for.
- */
-void pgtable_repl_del_trees(struct mm_struct *mm, const nodemask_t *nodes,
-			    struct list_head *pages)
-{
-	nodemask_t domains;
-
-	pgtable_repl_domains_of(nodes, &domains);
-	repl_del_domains(mm, &domains, pages);
-}
-
 /* Unlocked: looked at again under the lock. */
 static bool repl_wants_trees(struct pgtable_repl *repl)
 {
@@ -172,7 +84,7 @@ static void repl_take_down(struct mm_struct *mm, struct repl_wait *wait)
 
 	if (pgtable_repl_lock(mm, wait)) {
 		WRITE_ONCE(repl->stale, true);
-		repl_domains_all(&domains);
+		pgtable_repl_all_domains(&domains);
 		arch_pgtable_repl_withdraw(mm, &domains);
 		return;
 	}
