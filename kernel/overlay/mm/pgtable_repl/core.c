@@ -8,6 +8,7 @@
 #include <linux/hugetlb.h>
 #include <linux/memcontrol.h>
 #include <linux/oom.h>
+#include <linux/pgalloc.h>
 #include <linux/prctl.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
@@ -73,13 +74,14 @@ static void repl_set_policy(struct pgtable_repl *repl,
 }
 
 /**
- * pgtable_repl_destroy() - free the state of an mm in its last mmdrop()
- * @mm: the address space; its copies are gone
+ * __pgtable_repl_exit() - free the roots and state of an address space
+ * @mm: address space in its last mmdrop(); no CPU has it loaded
  */
-void pgtable_repl_destroy(struct mm_struct *mm)
+void __pgtable_repl_exit(struct mm_struct *mm)
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
 
+	arch_pgtable_repl_exit(mm);
 	pgtable_repl_list_del(repl);
 	pgtable_repl_memcg_forked(mm);
 	pgtable_repl_memcg_forget(repl);

@@ -277,7 +277,6 @@ int pgtable_repl_idle_handler(const struct ctl_table *table, int write,
 			      void *buffer, size_t *lenp, loff_t *ppos);
 
 /* Policy half: core.c */
-void pgtable_repl_destroy(struct mm_struct *mm);
 int pgtable_repl_valid(const struct pgtable_repl_policy *policy);
 bool pgtable_repl_follows(struct mm_struct *mm);
 int pgtable_repl_follow(struct mm_struct *mm, struct repl_wait *wait);
@@ -429,6 +428,7 @@ void arch_pgtable_repl_del(struct mm_struct *mm, const nodemask_t *domains,
 void arch_pgtable_repl_add(struct mm_struct *mm,		/* build.c */
 			   const nodemask_t *domains);
 void arch_pgtable_repl_new(struct mm_struct *mm, const nodemask_t *domains);
+void arch_pgtable_repl_exit(struct mm_struct *mm);		/* root.c */
 bool arch_pgtable_repl_supported(void);
 void arch_pgtable_repl_key_set(bool lazy, bool on);
 bool arch_pgtable_repl_read(void *to, struct mm_struct *mm,	/* lazy.c */

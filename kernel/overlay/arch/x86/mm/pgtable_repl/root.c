@@ -208,10 +208,10 @@ void arch_pgtable_repl_new(struct mm_struct *mm, const nodemask_t *domains)
 }
 
 /**
- * __pgtable_repl_exit() - free the roots and state of an address space
+ * arch_pgtable_repl_exit() - free the roots of an address space
  * @mm: address space in its last mmdrop(); no CPU has it loaded
  */
-void __pgtable_repl_exit(struct mm_struct *mm)
+void arch_pgtable_repl_exit(struct mm_struct *mm)
 {
 	struct ptdesc *table = virt_to_ptdesc(mm->pgd);
 	struct ptdesc *user = page_ptdesc(ptdesc_page(table) + 1);
@@ -224,7 +224,6 @@ void __pgtable_repl_exit(struct mm_struct *mm)
 			repl_unlink(user, &user->pt_repl);
 		__free_pages(ptdesc_page(copy), PGD_ALLOCATION_ORDER);
 	}
-	pgtable_repl_destroy(mm);
 }
 
 /**
