@@ -18,7 +18,7 @@
 #include "internal.h"
 
 /* Give an mm its state, under arch_pgtable_repl_lock(); @forking as in there. */
-static struct pgtable_repl *pgtable_repl_create(struct mm_struct *mm, bool forking)
+struct pgtable_repl *pgtable_repl_create(struct mm_struct *mm, bool forking)
 {
 	unsigned int nr = pgtable_repl_max_domains() + 1;
 	struct pgtable_repl *repl;
@@ -54,18 +54,13 @@ static struct pgtable_repl *pgtable_repl_create(struct mm_struct *mm, bool forki
 	return repl;
 }
 
-static bool repl_is_lazy(const struct pgtable_repl_policy *policy)
-{
-	return policy->mode == PR_PGTABLE_REPL_LAZY;
-}
-
-static void repl_set_policy(struct pgtable_repl *repl,
-			    const struct pgtable_repl_policy *policy)
+void pgtable_repl_set_policy(struct pgtable_repl *repl,
+			     const struct pgtable_repl_policy *policy)
 {
 	VM_WARN_ON_ONCE(repl->to_build);
 	spin_lock(&repl->policy_lock);
 	/* It is over when the last lazy tree is not walked any more: see repl_set(). */
-	if (repl_is_lazy(policy))
+	if (pgtable_repl_is_lazy(policy))
 		WRITE_ONCE(repl->lazy, true);
 	repl->policy = *policy;
 	/* Who finds it false finds the policy, too. */
@@ -87,7 +82,7 @@ void __pgtable_repl_exit(struct mm_struct *mm)
 	pgtable_repl_memcg_forget(repl);
 	if (!nodes_empty(repl->policy.nodes))
 		pgtable_repl_unhold(repl);
-	if (repl_is_lazy(&repl->policy))
+	if (pgtable_repl_is_lazy(&repl->policy))
 		pgtable_repl_key_put(true);
 	/* Kept coherent, which takes the gates, those would do no harm. */
 	WARN_ONCE(atomic_long_read(&repl->holds),
@@ -225,7 +220,7 @@ static int repl_set(struct mm_struct *mm,
 	if (err)
 		return err;
 	on = policy->mode != PR_PGTABLE_REPL_OFF;
-	lazy = repl_is_lazy(policy);
+	lazy = pgtable_repl_is_lazy(policy);
 	/* Before the mmap lock: patching the kernel takes locks. */
 	if (on)
 		pgtable_repl_key_get(false);
@@ -244,7 +239,7 @@ static int repl_set(struct mm_struct *mm,
 	if (err)
 		goto unlock;
 	was_on = !nodes_empty(repl->policy.nodes);
-	was_lazy = repl_is_lazy(&repl->policy);
+	was_lazy = pgtable_repl_is_lazy(&repl->policy);
 	/* Who asks now, gets it now. */
 	lacking = repl_take_lacking(repl);
 	nodes_clear(repl->dropped);
@@ -262,7 +257,7 @@ static int repl_set(struct mm_struct *mm,
 	}
 	if (on && !was_on)
 		pgtable_repl_hold(repl);
-	repl_set_policy(repl, policy);
+	pgtable_repl_set_policy(repl, policy);
 
 	if (anew)
 		pgtable_repl_del_trees(mm, &del, &pages);
@@ -312,8 +307,7 @@ put:
  * What holds for an address space that has no setting of its own; NULL for one
  * that the current task makes.
  */
-static void repl_default(struct mm_struct *mm,
-			 struct pgtable_repl_policy *policy)
+void pgtable_repl_default(struct mm_struct *mm, struct pgtable_repl_policy *policy)
 {
 	pgtable_repl_system_policy(policy);
 	if (READ_ONCE(sysctl_pgtable_repl_mode) == PGTABLE_REPL_SYS_OFF ||
@@ -339,7 +333,7 @@ static bool repl_is_default(struct mm_struct *mm,
 {
 	struct pgtable_repl_policy now;
 
-	repl_default(mm, &now);
+	pgtable_repl_default(mm, &now);
 	return repl_same(policy, &now);
 }
 
@@ -359,7 +353,7 @@ static bool repl_follows(struct mm_struct *mm, struct pgtable_repl_policy *want)
 	pgtable_repl_get(mm, &now);
 	if (!unset && pgtable_repl_own(&now))
 		return true;
-	repl_default(mm, want);
+	pgtable_repl_default(mm, want);
 	return !unset && repl_same(&now, want);
 }
 
@@ -446,6 +440,20 @@ int pgtable_repl_switch_off(struct mm_struct *mm, struct repl_wait *wait)
 }
 
 /**
+ * pgtable_repl_set_off() - switch replication off, until what holds is followed
+ * @mm: the address space; the caller holds a reference to its users
+ */
+void pgtable_repl_set_off(struct mm_struct *mm)
+{
+	const struct pgtable_repl_policy off = {
+		.mode = PR_PGTABLE_REPL_OFF,
+		.source = PGTABLE_REPL_NONE,
+	};
+
+	repl_set(mm, &off, REPL_BY_ASKER, NULL);
+}
+
+/**
  * pgtable_repl_set() - change the replication of an address space
  * @mm: the address space; the caller holds a reference to its users
  * @policy: what is to be in force; with the source PGTABLE_REPL_NONE, the
@@ -469,7 +477,7 @@ int pgtable_repl_set(struct mm_struct *mm,
 
 	if (policy->source != PGTABLE_REPL_NONE)
 		return repl_set(mm, policy, REPL_BY_ASKER, NULL);
-	repl_default(mm, &want);
+	pgtable_repl_default(mm, &want);
 	err = repl_set(mm, &want, REPL_BY_ASKER, NULL) ?: pgtable_repl_follow(mm, NULL);
 	return min(err, 0);
 }
@@ -493,186 +501,4 @@ struct mm_struct *pgtable_repl_task_mm(struct task_struct *task)
 		task_unlock(task);
 	}
 	return mm;
-}
-
-/* The policy that a new address space is to start with. */
-static void repl_initial(struct mm_struct *parent,
-			 struct pgtable_repl_policy *policy)
-{
-	*policy = (struct pgtable_repl_policy){ .mode = PR_PGTABLE_REPL_OFF };
-	if (READ_ONCE(sysctl_pgtable_repl_mode) == PGTABLE_REPL_SYS_OFF ||
-	    !arch_pgtable_repl_supported())
-		return;
-	if (parent)
-		pgtable_repl_get(parent, policy);
-	if (pgtable_repl_own(policy))
-		policy->source = PGTABLE_REPL_INHERITED;
-	else
-		repl_default(NULL, policy);
-}
-
-/* Take the references that a policy needs, without switching a key. */
-static bool repl_hold_keys(const struct pgtable_repl_policy *policy)
-{
-	if (nodes_empty(policy->nodes))
-		return true;
-	if (!pgtable_repl_key_tryget(false))
-		return false;
-	if (!repl_is_lazy(policy) || pgtable_repl_key_tryget(true))
-		return true;
-	pgtable_repl_key_put(false);
-	return false;
-}
-
-/*
- * Nobody is to be killed because the tables that a child needs find no place for
- * copies: those of the parent, which fork is about to lock, go first.
- */
-static void repl_make_room(struct mm_struct *oldmm)
-{
-	struct pgtable_repl *repl = mm_pgtable_repl(oldmm);
-	unsigned long tables = mm_pgtables_bytes(oldmm) / PAGE_SIZE;
-
-	if (repl && pgtable_repl_pages(repl) &&
-	    !pgtable_repl_mm_room(oldmm, REPL_MEMCG_SHARE, tables, 0))
-		pgtable_repl_drop(oldmm, NULL);
-}
-
-static int repl_inherit(struct mm_struct *mm, struct mm_struct *oldmm)
-{
-	struct mm_struct *parent = oldmm ?: current->mm;
-	struct pgtable_repl_policy policy;
-	struct pgtable_repl *repl;
-
-	repl_initial(parent, &policy);
-	if (policy.source == PGTABLE_REPL_NONE)
-		return 0;
-	if (oldmm)
-		repl_make_room(oldmm);
-	/* Nobody has it yet.  Who finds it on the list waits until it is made. */
-	arch_pgtable_repl_lock(mm);
-	repl = pgtable_repl_create(mm, oldmm);
-	if (!repl) {
-		arch_pgtable_repl_unlock(mm);
-		return -ENOMEM;
-	}
-	/* Who asked has references.  One who has none any more asks no more. */
-	for (;;) {
-		repl_initial(parent, &policy);
-		if (repl_hold_keys(&policy))
-			break;
-		cond_resched();
-	}
-	if (!nodes_empty(policy.nodes))
-		pgtable_repl_hold(repl);
-	repl_set_policy(repl, &policy);
-	if (!nodes_empty(policy.nodes)) {
-		if (oldmm) {
-			repl->fork_tables = mm_pgtables_bytes(oldmm) / PAGE_SIZE;
-			pgtable_repl_memcg_fork(mm);
-		}
-		pgtable_repl_new_trees(mm, &policy.nodes);
-		trace_pgtable_repl_set(mm, &policy, &policy.nodes,
-				       &NODE_MASK_NONE);
-	}
-	arch_pgtable_repl_unlock(mm);
-	if (repl_is_lazy(&policy))
-		pgtable_repl_watch_idle();
-	return 0;
-}
-
-/**
- * pgtable_repl_fork() - a child inherits its parent's policy
- * @mm: the child's address space, still empty
- * @oldmm: the parent's
- *
- * Return: 0 or -ENOMEM.
- */
-int pgtable_repl_fork(struct mm_struct *mm, struct mm_struct *oldmm)
-{
-	return repl_inherit(mm, oldmm);
-}
-
-/**
- * pgtable_repl_exec() - a new program inherits the policy of the old one
- * @mm: the new program's address space, which maps nothing yet; workers may find
- *	it from here on, so it is given up by mmput()
- *
- * Return: 0 or -ENOMEM.
- */
-int pgtable_repl_exec(struct mm_struct *mm)
-{
-	return repl_inherit(mm, NULL);
-}
-
-/**
- * pgtable_repl_exec_secure() - exec has installed a program that gains privileges
- *
- * What its caller has set for himself is not for it: it gets the policy of its
- * group or of the system, as if nobody had asked.
- */
-void pgtable_repl_exec_secure(void)
-{
-	const struct pgtable_repl_policy off = {
-		.mode = PR_PGTABLE_REPL_OFF,
-		.source = PGTABLE_REPL_NONE,
-	};
-	struct pgtable_repl_policy policy;
-
-	pgtable_repl_get(current->mm, &policy);
-	if (!pgtable_repl_own(&policy))
-		return;
-	policy.source = PGTABLE_REPL_NONE;
-	/*
-	 * What is to hold may be refused, as when a node has just gone.  Then it is
-	 * off for now, and follows what holds by then: pgtable_repl_exec_done().
-	 */
-	if (pgtable_repl_set(current->mm, &policy))
-		repl_set(current->mm, &off, REPL_BY_ASKER, NULL);
-}
-
-/*
- * Whether what an address space is to have may have changed while it could not be
- * found.  Without a policy of its group that may be one of the system.
- */
-static bool repl_may_be_behind(void)
-{
-	return pgtable_repl_groups_ask() ||
-	       READ_ONCE(sysctl_pgtable_repl_mode) >= PGTABLE_REPL_SYS_ALL;
-}
-
-/**
- * pgtable_repl_forked() - fork is done, and the child linked to its group
- * @child: the child, which does not run yet
- *
- * Its address space started with the policy of its parent's group as it was
- * then.  The group may be another one (CLONE_INTO_CGROUP), or ask for something
- * else meanwhile.  All forks go through here: a worker does what takes long.
- */
-void pgtable_repl_forked(struct task_struct *child)
-{
-	struct mm_struct *mm = child->mm;
-	struct pgtable_repl *repl;
-
-	if (!mm || mm == current->mm)
-		return;
-	repl = mm_pgtable_repl(mm);
-	if (repl) {
-		pgtable_repl_memcg_forked(mm);
-		/* From here on fork does not fail: see pgtable_repl_dying(). */
-		smp_store_release(&repl->forking, false);
-	}
-	if (repl_may_be_behind() && !pgtable_repl_follows(mm))
-		pgtable_repl_task_behind(child);
-}
-
-/**
- * pgtable_repl_exec_done() - exec has installed the new address space
- *
- * It started with the policy of the group as it was then.
- */
-void pgtable_repl_exec_done(void)
-{
-	if (repl_may_be_behind())
-		pgtable_repl_follow(current->mm, NULL);
 }

@@ -11,6 +11,7 @@
 #include <linux/mutex.h>
 #include <linux/percpu.h>
 #include <linux/pgtable_repl.h>
+#include <linux/prctl.h>
 #include "domain.h"
 
 struct ctl_table;
@@ -141,6 +142,11 @@ static inline bool pgtable_repl_own(const struct pgtable_repl_policy *policy)
 	return policy->source == PGTABLE_REPL_PRCTL ||
 	       policy->source == PGTABLE_REPL_PROC ||
 	       policy->source == PGTABLE_REPL_INHERITED;
+}
+
+static inline bool pgtable_repl_is_lazy(const struct pgtable_repl_policy *policy)
+{
+	return policy->mode == PR_PGTABLE_REPL_LAZY;
 }
 
 /**
@@ -276,13 +282,25 @@ void pgtable_repl_watch_idle(void);
 int pgtable_repl_idle_handler(const struct ctl_table *table, int write,
 			      void *buffer, size_t *lenp, loff_t *ppos);
 
-/* Policy half: core.c */
+/* core.c */
+struct pgtable_repl *pgtable_repl_create(struct mm_struct *mm, bool forking);
+void pgtable_repl_set_policy(struct pgtable_repl *repl,
+			     const struct pgtable_repl_policy *policy);
+void pgtable_repl_default(struct mm_struct *mm, struct pgtable_repl_policy *policy);
+void pgtable_repl_set_off(struct mm_struct *mm);
 int pgtable_repl_valid(const struct pgtable_repl_policy *policy);
 bool pgtable_repl_follows(struct mm_struct *mm);
 int pgtable_repl_follow(struct mm_struct *mm, struct repl_wait *wait);
 int pgtable_repl_switch_off(struct mm_struct *mm, struct repl_wait *wait);
 struct mm_struct *pgtable_repl_task_mm(struct task_struct *task);
-extern int sysctl_pgtable_repl_mode;				/* setting.c */
+
+/* mode.c */
+unsigned long pgtable_repl_set_mode(int mode);
+void pgtable_repl_apply_mode(unsigned long nr);
+void pgtable_repl_mode_behind(void);
+
+/* setting.c */
+extern int sysctl_pgtable_repl_mode;
 extern int sysctl_pgtable_repl_prefetch;
 unsigned int pgtable_repl_prefetch(struct mm_struct *mm);
 
@@ -302,8 +320,6 @@ void pgtable_repl_want(int nid, unsigned long pages);
 void pgtable_repl_drop_now(long timeout);
 /* Copies leave one in so many pages of a memory cgroup's limit alone. */
 #define REPL_MEMCG_SHARE	16
-
-void pgtable_repl_mode_behind(void);				/* sysctl.c */
 
 #ifdef CONFIG_MEMCG
 void pgtable_repl_task_behind(struct task_struct *task);	/* cgroup.c */
