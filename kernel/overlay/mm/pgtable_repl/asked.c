@@ -5,7 +5,7 @@
  */
 #include <linux/memcontrol.h>
 #include <linux/prctl.h>
-#include "internal.h"
+#include "memory.h"
 
 /**
  * pgtable_repl_system_policy() - what holds for whom nobody else has asked
@@ -111,7 +111,7 @@ void pgtable_repl_memcg_policy(struct mem_cgroup *memcg,
 
 /**
  * pgtable_repl_forbidden() - whether no more copies are to be made on a node
- * @repl: whose
+ * @owner: whose
  * @memcg: by pgtable_repl_get_memcg()
  * @nid: the node
  *
@@ -120,14 +120,14 @@ void pgtable_repl_memcg_policy(struct mem_cgroup *memcg,
  *
  * Context: any, also under page-table locks.
  */
-bool pgtable_repl_forbidden(struct pgtable_repl *repl,
+bool pgtable_repl_forbidden(struct pgtable_repl_owner *owner,
 			    struct mem_cgroup *memcg, int nid)
 {
 	struct pgtable_repl_policy want;
 
 	if (READ_ONCE(sysctl_pgtable_repl_mode) == PGTABLE_REPL_SYS_OFF)
 		return true;
-	switch (READ_ONCE(repl->policy.source)) {
+	switch (READ_ONCE(owner->policy.source)) {
 	case PGTABLE_REPL_CGROUP:
 	case PGTABLE_REPL_SYSTEM:
 		pgtable_repl_system_policy(&want);

@@ -439,9 +439,10 @@ static int repl_max_show(struct seq_file *m, void *v)
 static bool repl_refill(struct mm_struct *mm, void *unused,
 			struct repl_wait *wait)
 {
-	if (mm_pgtable_repl(mm) &&
-	    pgtable_repl_mm_room(mm, 0, 0, REPL_GROUP_SHARE))
-		pgtable_repl_refill(mm, wait);
+	struct pgtable_repl *repl = mm_pgtable_repl(mm);
+
+	if (repl && pgtable_repl_owner_room(&repl->owner, 0, 0, REPL_GROUP_SHARE))
+		pgtable_repl_refill(&repl->owner, wait);
 	return true;
 }
 

@@ -13,7 +13,7 @@
 #include <linux/shrinker.h>
 #include <linux/spinlock.h>
 #include "group.h"
-#include "internal.h"
+#include "memory.h"
 
 DEFINE_XARRAY(pgtable_repl_groups);
 bool pgtable_repl_group_limits __read_mostly;
@@ -116,7 +116,7 @@ bool pgtable_repl_memcg_wants(struct mem_cgroup **memcg, long *pages)
 static DEFINE_SPINLOCK(repl_payers_lock);	/* who replaces payers */
 
 /* Groups of several payers are one by now, their parent: have one of them go. */
-static bool repl_replace_payer(struct pgtable_repl *repl,
+static bool repl_replace_payer(struct pgtable_repl_owner *owner,
 			       struct obj_cgroup *objcg)
 {
 	struct mem_cgroup *memcg[REPL_PAYERS];
@@ -127,12 +127,12 @@ static bool repl_replace_payer(struct pgtable_repl *repl,
 	/* Of a probe in here that reads user space, a fault may want a copy. */
 	spin_lock_irqsave(&repl_payers_lock, flags);
 	for (i = 0; i < REPL_PAYERS && !gone; i++) {
-		memcg[i] = obj_cgroup_memcg(READ_ONCE(repl->payers[i]));
+		memcg[i] = obj_cgroup_memcg(READ_ONCE(owner->payers[i]));
 		for (j = 0; j < i && !gone; j++) {
 			if (memcg[i] != memcg[j])
 				continue;
 			obj_cgroup_get(objcg);
-			gone = xchg(&repl->payers[i], objcg);
+			gone = xchg(&owner->payers[i], objcg);
 		}
 	}
 	spin_unlock_irqrestore(&repl_payers_lock, flags);
@@ -146,18 +146,19 @@ static bool repl_replace_payer(struct pgtable_repl *repl,
  * charges when the group goes, and does not keep the group until then.  Those of
  * one group stay together.  Under RCU.
  */
-static void repl_add_payer(struct pgtable_repl *repl, struct obj_cgroup *objcg)
+static void repl_add_payer(struct pgtable_repl_owner *owner,
+			   struct obj_cgroup *objcg)
 {
 	struct mem_cgroup *memcg = obj_cgroup_memcg(objcg);
 	struct obj_cgroup *payer;
 	int i;
 
 	for (i = 0; i < REPL_PAYERS; i++) {
-		payer = READ_ONCE(repl->payers[i]);
+		payer = READ_ONCE(owner->payers[i]);
 		if (!payer) {
 			/* The page has a reference meanwhile. */
 			obj_cgroup_get(objcg);
-			payer = cmpxchg(&repl->payers[i], NULL, objcg);
+			payer = cmpxchg(&owner->payers[i], NULL, objcg);
 			if (!payer)
 				return;
 			obj_cgroup_put(objcg);
@@ -165,29 +166,29 @@ static void repl_add_payer(struct pgtable_repl *repl, struct obj_cgroup *objcg)
 		if (payer == objcg || obj_cgroup_memcg(payer) == memcg)
 			return;
 	}
-	if (!READ_ONCE(repl->many_payers) && !repl_replace_payer(repl, objcg))
-		WRITE_ONCE(repl->many_payers, true);
+	if (!READ_ONCE(owner->many_payers) && !repl_replace_payer(owner, objcg))
+		WRITE_ONCE(owner->many_payers, true);
 }
 
 /**
- * pgtable_repl_memcg_pays() - whether a memory cgroup pays for copies of an mm
- * @repl: the mm's state
+ * pgtable_repl_memcg_pays() - whether a memory cgroup pays for an owner's copies
+ * @owner: the owner
  * @memcg: the memory cgroup, or one below it; the caller holds a reference
  * @maybe: also if so many have paid that it is not known who
  *
  * Context: any.
  */
-bool pgtable_repl_memcg_pays(struct pgtable_repl *repl,
+bool pgtable_repl_memcg_pays(struct pgtable_repl_owner *owner,
 			     struct mem_cgroup *memcg, bool maybe)
 {
-	bool pays = maybe && READ_ONCE(repl->many_payers);
+	bool pays = maybe && READ_ONCE(owner->many_payers);
 	struct obj_cgroup *payer;
 	int i;
 
 	/* Its objcg, and the group of that, outlive pgtable_repl_memcg_forget(). */
 	rcu_read_lock();
 	for (i = 0; i < REPL_PAYERS && !pays; i++) {
-		payer = READ_ONCE(repl->payers[i]);
+		payer = READ_ONCE(owner->payers[i]);
 		pays = payer && mem_cgroup_is_descendant(obj_cgroup_memcg(payer),
 							 memcg);
 	}
@@ -196,20 +197,20 @@ bool pgtable_repl_memcg_pays(struct pgtable_repl *repl,
 }
 
 /**
- * pgtable_repl_memcg_forget() - an mm has no trees any more
- * @repl: the mm's state; the caller excludes that trees are made
+ * pgtable_repl_memcg_forget() - an owner has no trees any more
+ * @owner: the owner; the caller excludes that trees are made
  */
-void pgtable_repl_memcg_forget(struct pgtable_repl *repl)
+void pgtable_repl_memcg_forget(struct pgtable_repl_owner *owner)
 {
 	struct obj_cgroup *payer;
 	int i;
 
 	for (i = 0; i < REPL_PAYERS; i++) {
-		payer = xchg(&repl->payers[i], NULL);
+		payer = xchg(&owner->payers[i], NULL);
 		if (payer)
 			obj_cgroup_put(payer);
 	}
-	WRITE_ONCE(repl->many_payers, false);
+	WRITE_ONCE(owner->many_payers, false);
 }
 
 /* The group that a page is charged to, or NULL; under RCU. */
@@ -270,9 +271,10 @@ void pgtable_repl_group_uncharge(struct page *page)
 /**
  * pgtable_repl_group_pays() - note the group that pays for a copy
  * @page: the page, charged
- * @repl: state of the address space that it is a copy of
+ * @owner: whose copy it is
  */
-void pgtable_repl_group_pays(struct page *page, struct pgtable_repl *repl)
+void pgtable_repl_group_pays(struct page *page,
+			     struct pgtable_repl_owner *owner)
 {
 	struct repl_group *group;
 
@@ -281,7 +283,7 @@ void pgtable_repl_group_pays(struct page *page, struct pgtable_repl *repl)
 	rcu_read_lock();
 	group = repl_page_group(page);
 	if (group)
-		repl_add_payer(repl, __folio_objcg(page_folio(page)));
+		repl_add_payer(owner, __folio_objcg(page_folio(page)));
 	for (; group; group = group->parent)
 		if (!READ_ONCE(group->shrinks))
 			repl_group_shrinks(group);
@@ -289,8 +291,8 @@ void pgtable_repl_group_pays(struct page *page, struct pgtable_repl *repl)
 }
 
 /**
- * pgtable_repl_get_memcg() - the memory cgroup of an address space's copies
- * @mm: the address space, which has state
+ * pgtable_repl_get_memcg() - the memory cgroup of an owner's copies
+ * @owner: the owner
  *
  * It is asked for room and charged, whoever it is that makes a copy: also for
  * kernel threads, and for another process that reaches into this one.  A child
@@ -300,17 +302,16 @@ void pgtable_repl_group_pays(struct page *page, struct pgtable_repl *repl)
  * Context: any.
  * Return: with a reference, for mem_cgroup_put(); NULL without memory cgroups.
  */
-struct mem_cgroup *pgtable_repl_get_memcg(struct mm_struct *mm)
+struct mem_cgroup *pgtable_repl_get_memcg(struct pgtable_repl_owner *owner)
 {
-	struct pgtable_repl *repl = mm->pgtable_repl;
 	struct mem_cgroup *memcg;
 
 	if (mem_cgroup_disabled())
 		return NULL;
 	rcu_read_lock();
 	do {
-		memcg = READ_ONCE(repl->forker) ?:
-			mem_cgroup_from_task(rcu_dereference(mm->owner)) ?:
+		memcg = READ_ONCE(owner->forker) ?:
+			mem_cgroup_from_task(rcu_dereference(owner->mm->owner)) ?:
 			root_mem_cgroup;
 	} while (!css_tryget(&memcg->css));
 	rcu_read_unlock();
@@ -319,23 +320,23 @@ struct mem_cgroup *pgtable_repl_get_memcg(struct mm_struct *mm)
 
 /**
  * pgtable_repl_memcg_fork() - the current task is about to make a child's tables
- * @mm: the child's address space, which has state and no copies
+ * @owner: the child's, without copies
  */
-void pgtable_repl_memcg_fork(struct mm_struct *mm)
+void pgtable_repl_memcg_fork(struct pgtable_repl_owner *owner)
 {
-	WRITE_ONCE(mm->pgtable_repl->forker, get_mem_cgroup_from_current());
+	WRITE_ONCE(owner->forker, get_mem_cgroup_from_current());
 }
 
 /**
  * pgtable_repl_memcg_forked() - a child is in a group of its own, or will not be
- * @mm: its address space, which has state
+ * @owner: the child's
  *
  * Context: any.
  */
-void pgtable_repl_memcg_forked(struct mm_struct *mm)
+void pgtable_repl_memcg_forked(struct pgtable_repl_owner *owner)
 {
-	if (READ_ONCE(mm->pgtable_repl->forker))
-		mem_cgroup_put(xchg(&mm->pgtable_repl->forker, NULL));
+	if (READ_ONCE(owner->forker))
+		mem_cgroup_put(xchg(&owner->forker, NULL));
 }
 
 /**

@@ -26,22 +26,22 @@ struct pgtable_repl *pgtable_repl_create(struct mm_struct *mm, bool forking)
 	repl = kzalloc(struct_size(repl, roots, nr), GFP_KERNEL_ACCOUNT);
 	if (!repl)
 		return NULL;
-	repl->node_pages = kcalloc(nr_node_ids, sizeof(*repl->node_pages),
-				   GFP_KERNEL_ACCOUNT);
 	repl->retired = kcalloc(nr, sizeof(*repl->retired), GFP_KERNEL_ACCOUNT);
-	if (!repl->node_pages || !repl->retired ||
+	if (!repl->retired ||
 	    !zalloc_cpumask_var(&repl->readers, GFP_KERNEL_ACCOUNT)) {
 		kfree(repl->retired);
-		kfree(repl->node_pages);
 		kfree(repl);
 		return NULL;
 	}
-	spin_lock_init(&repl->policy_lock);
+	if (pgtable_repl_owner_init(&repl->owner, mm)) {
+		free_cpumask_var(repl->readers);
+		kfree(repl->retired);
+		kfree(repl);
+		return NULL;
+	}
 	mutex_init(&repl->root_mutex);
-	repl->mm = mm;
 	repl->unset = true;
-	repl->forking = forking;
-	repl->busy_until = jiffies;
+	repl->owner.forking = forking;
 	repl->insist_after = jiffies;
 	/* Pairs with smp_load_acquire() in mm_pgtable_repl(). */
 	smp_store_release(&mm->pgtable_repl, repl);
@@ -50,7 +50,7 @@ struct pgtable_repl *pgtable_repl_create(struct mm_struct *mm, bool forking)
 	 * caller is about to do.  In turn, the caller looks afterwards at what
 	 * holds (vm.pgtable_repl_mode): who changes that walks the list next.
 	 */
-	pgtable_repl_list_add(repl);
+	pgtable_repl_owner_add(&repl->owner);
 	return repl;
 }
 
@@ -58,14 +58,14 @@ void pgtable_repl_set_policy(struct pgtable_repl *repl,
 			     const struct pgtable_repl_policy *policy)
 {
 	VM_WARN_ON_ONCE(repl->to_build);
-	spin_lock(&repl->policy_lock);
+	spin_lock(&repl->owner.policy_lock);
 	/* It is over when the last lazy tree is not walked any more: see repl_set(). */
 	if (pgtable_repl_is_lazy(policy))
 		WRITE_ONCE(repl->lazy, true);
-	repl->policy = *policy;
+	repl->owner.policy = *policy;
 	/* Who finds it false finds the policy, too. */
 	smp_store_release(&repl->unset, false);
-	spin_unlock(&repl->policy_lock);
+	spin_unlock(&repl->owner.policy_lock);
 }
 
 /**
@@ -77,12 +77,12 @@ void __pgtable_repl_exit(struct mm_struct *mm)
 	struct pgtable_repl *repl = mm->pgtable_repl;
 
 	arch_pgtable_repl_exit(mm);
-	pgtable_repl_list_del(repl);
-	pgtable_repl_memcg_forked(mm);
-	pgtable_repl_memcg_forget(repl);
-	if (!nodes_empty(repl->policy.nodes))
+	pgtable_repl_owner_del(&repl->owner);
+	pgtable_repl_memcg_forked(&repl->owner);
+	pgtable_repl_memcg_forget(&repl->owner);
+	if (!nodes_empty(repl->owner.policy.nodes))
 		pgtable_repl_unhold(repl);
-	if (pgtable_repl_is_lazy(&repl->policy))
+	if (pgtable_repl_is_lazy(&repl->owner.policy))
 		pgtable_repl_key_put(true);
 	/* Kept coherent, which takes the gates, those would do no harm. */
 	WARN_ONCE(atomic_long_read(&repl->holds),
@@ -92,7 +92,7 @@ void __pgtable_repl_exit(struct mm_struct *mm)
 	mm->pgtable_repl = NULL;
 	free_cpumask_var(repl->readers);
 	kfree(repl->retired);
-	kfree(repl->node_pages);
+	pgtable_repl_owner_exit(&repl->owner);
 	kfree(repl);
 }
 
@@ -174,12 +174,12 @@ static int repl_may_set(struct mm_struct *mm,
 	bool sys_off = READ_ONCE(sysctl_pgtable_repl_mode) ==
 		       PGTABLE_REPL_SYS_OFF;	/* by now */
 
-	if (by == REPL_BY_DEFAULT && pgtable_repl_own(&mm->pgtable_repl->policy))
+	if (by == REPL_BY_DEFAULT && pgtable_repl_own(&mm_repl_owner(mm)->policy))
 		return -EPERM;
 	if (by == REPL_BY_DEFAULT && !repl_is_default(mm, policy))
 		return -ESTALE;
 	if (by == REPL_BY_MODE &&
-	    (!sys_off || nodes_empty(mm->pgtable_repl->policy.nodes)))
+	    (!sys_off || nodes_empty(mm_repl_owner(mm)->policy.nodes)))
 		return -EPERM;
 	if (policy->mode == PR_PGTABLE_REPL_OFF)
 		return 0;
@@ -193,14 +193,14 @@ static int repl_may_set(struct mm_struct *mm,
  * Nodes that lack copies, of which nobody else is to know any more.  Bit by bit: a
  * page fault under a VMA lock may note one meanwhile, and that is not to be lost.
  */
-static nodemask_t repl_take_lacking(struct pgtable_repl *repl)
+static nodemask_t repl_take_lacking(struct pgtable_repl_owner *owner)
 {
 	nodemask_t lacking = NODE_MASK_NONE;
 	int nid;
 
-	WRITE_ONCE(repl->rebuild, false);
-	for_each_node_mask(nid, repl->lacking)
-		if (test_and_clear_bit(nid, repl->lacking.bits))
+	WRITE_ONCE(owner->rebuild, false);
+	for_each_node_mask(nid, owner->lacking)
+		if (test_and_clear_bit(nid, owner->lacking.bits))
 			node_set(nid, lacking);
 	return lacking;
 }
@@ -212,6 +212,7 @@ static int repl_set(struct mm_struct *mm,
 	bool was_on, was_lazy, on, lazy, anew;
 	struct mem_cgroup *memcg, *old_memcg;
 	nodemask_t add, del, lacking, redo = NODE_MASK_NONE;
+	struct pgtable_repl_owner *owner;
 	struct pgtable_repl *repl;
 	LIST_HEAD(pages);
 	int err;
@@ -238,22 +239,23 @@ static int repl_set(struct mm_struct *mm,
 		err = repl_unshare(mm, wait);
 	if (err)
 		goto unlock;
-	was_on = !nodes_empty(repl->policy.nodes);
-	was_lazy = pgtable_repl_is_lazy(&repl->policy);
+	owner = &repl->owner;
+	was_on = !nodes_empty(owner->policy.nodes);
+	was_lazy = pgtable_repl_is_lazy(&owner->policy);
 	/* Who asks now, gets it now. */
-	lacking = repl_take_lacking(repl);
-	nodes_clear(repl->dropped);
+	lacking = repl_take_lacking(owner);
+	nodes_clear(owner->dropped);
 	/* Copies are of one kind or the other: between these, all are replaced. */
-	anew = was_on && on && repl->policy.mode != policy->mode;
+	anew = was_on && on && owner->policy.mode != policy->mode;
 	if (anew) {
 		add = policy->nodes;
-		del = repl->policy.nodes;
+		del = owner->policy.nodes;
 	} else {
-		nodes_andnot(add, policy->nodes, repl->policy.nodes);
-		nodes_andnot(del, repl->policy.nodes, policy->nodes);
+		nodes_andnot(add, policy->nodes, owner->policy.nodes);
+		nodes_andnot(del, owner->policy.nodes, policy->nodes);
 		/* What a lazy tree lacks is made by the faults of a new one. */
 		if (lazy)
-			nodes_and(redo, repl->policy.nodes, lacking);
+			nodes_and(redo, owner->policy.nodes, lacking);
 	}
 	if (on && !was_on)
 		pgtable_repl_hold(repl);

@@ -49,7 +49,10 @@ bool repl_domains_changing(void);
 int repl_domains_freeze(void);
 void repl_domains_thaw(void);
 
-/* Of architectures: the CPUs that share a CPU's last-level cache. */
+/* Of architectures: the CPUs that share a CPU's last-level cache; */
 const struct cpumask *arch_pgtable_repl_llc(int cpu);
+/* whether there can be copies at all; and the gates of accessors, see key.c. */
+bool arch_pgtable_repl_supported(void);
+void arch_pgtable_repl_key_set(bool lazy, bool on);
 
 #endif /* _MM_PGTABLE_REPL_DOMAIN_H */

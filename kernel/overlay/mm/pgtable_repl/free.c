@@ -5,7 +5,7 @@
 #include <linux/gfp.h>
 #include <linux/mm.h>
 #include <linux/rcupdate.h>
-#include "internal.h"
+#include "memory.h"
 
 static void repl_free_order_rcu(struct rcu_head *head)
 {

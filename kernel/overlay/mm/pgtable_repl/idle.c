@@ -42,13 +42,14 @@ void pgtable_repl_watch_idle(void)
 }
 
 /* A look ends where it is once there are to be none. */
-static bool repl_idle_look(struct pgtable_repl *repl)
+static bool repl_idle_look(struct pgtable_repl_owner *owner)
 {
-	return repl_idle_period() && READ_ONCE(repl->lazy);
+	return repl_idle_period() && READ_ONCE(owner->mm->pgtable_repl->lazy);
 }
 
-static void repl_idle_one(struct mm_struct *mm, struct repl_wait *wait)
+static void repl_idle_one(struct pgtable_repl_owner *owner, struct repl_wait *wait)
 {
+	struct mm_struct *mm = owner->mm;
 	LIST_HEAD(pages);
 
 	repl_idle_any = true;

@@ -51,9 +51,9 @@ static void repl_make_room(struct mm_struct *oldmm)
 	struct pgtable_repl *repl = mm_pgtable_repl(oldmm);
 	unsigned long tables = mm_pgtables_bytes(oldmm) / PAGE_SIZE;
 
-	if (repl && pgtable_repl_pages(repl) &&
-	    !pgtable_repl_mm_room(oldmm, REPL_MEMCG_SHARE, tables, 0))
-		pgtable_repl_drop(oldmm, NULL);
+	if (repl && pgtable_repl_pages(&repl->owner) &&
+	    !pgtable_repl_owner_room(&repl->owner, REPL_MEMCG_SHARE, tables, 0))
+		pgtable_repl_drop(&repl->owner, NULL);
 }
 
 static int repl_inherit(struct mm_struct *mm, struct mm_struct *oldmm)
@@ -86,8 +86,8 @@ static int repl_inherit(struct mm_struct *mm, struct mm_struct *oldmm)
 	pgtable_repl_set_policy(repl, &policy);
 	if (!nodes_empty(policy.nodes)) {
 		if (oldmm) {
-			repl->fork_tables = mm_pgtables_bytes(oldmm) / PAGE_SIZE;
-			pgtable_repl_memcg_fork(mm);
+			repl->owner.fork_tables = mm_pgtables_bytes(oldmm) / PAGE_SIZE;
+			pgtable_repl_memcg_fork(&repl->owner);
 		}
 		pgtable_repl_new_trees(mm, &policy.nodes);
 		trace_pgtable_repl_set(mm, &policy, &policy.nodes,
@@ -172,9 +172,9 @@ void pgtable_repl_forked(struct task_struct *child)
 		return;
 	repl = mm_pgtable_repl(mm);
 	if (repl) {
-		pgtable_repl_memcg_forked(mm);
+		pgtable_repl_memcg_forked(&repl->owner);
 		/* From here on fork does not fail: see pgtable_repl_dying(). */
-		smp_store_release(&repl->forking, false);
+		smp_store_release(&repl->owner.forking, false);
 	}
 	if (repl_may_be_behind() && !pgtable_repl_follows(mm))
 		pgtable_repl_task_behind(child);

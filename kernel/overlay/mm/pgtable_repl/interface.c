@@ -155,11 +155,11 @@ int pgtable_repl_show(struct seq_file *m, struct mm_struct *mm)
 		 * No policy changes while tables are built, so what is read here
 		 * together belongs together: never "off" and how far it is.
 		 */
-		spin_lock(&repl->policy_lock);
-		policy = repl->policy;
+		spin_lock(&repl->owner.policy_lock);
+		policy = repl->owner.policy;
 		total = READ_ONCE(repl->to_build);
 		built = atomic_long_read(&repl->built);
-		spin_unlock(&repl->policy_lock);
+		spin_unlock(&repl->owner.policy_lock);
 	}
 	/* A group's "off" leaves no trace in its processes. */
 	if (policy.source == PGTABLE_REPL_NONE &&
@@ -171,7 +171,7 @@ int pgtable_repl_show(struct seq_file *m, struct mm_struct *mm)
 		   pgtable_repl_source_names[policy.source]);
 	seq_puts(m, "pages:");
 	for (nid = 0; repl && nid < nr_node_ids; nid++) {
-		long pages = atomic_long_read(&repl->node_pages[nid]);
+		long pages = atomic_long_read(&repl->owner.node_pages[nid]);
 
 		if (!pages && !node_isset(nid, policy.nodes))
 			continue;
@@ -190,7 +190,7 @@ int pgtable_repl_show(struct seq_file *m, struct mm_struct *mm)
 			   requested, sent, max(requested - sent, 0L));
 	}
 	seq_printf(m, "dropped:\t%*pbl\n",
-		   nodemask_pr_args(repl ? &repl->dropped : &NODE_MASK_NONE));
+		   nodemask_pr_args(repl ? &repl->owner.dropped : &NODE_MASK_NONE));
 	if (total)
 		/* Page faults may have added tables since it was counted. */
 		seq_printf(m, "building:\t%lu/%lu\n", min(built, total), total);

@@ -19,7 +19,7 @@
 #include <linux/atomic.h>
 #include <linux/mutex.h>
 #include <linux/workqueue.h>
-#include "internal.h"
+#include "memory.h"
 
 #define REPL_KEY_DELAY		(10 * HZ)
 

@@ -11,7 +11,7 @@
 #include <linux/mmzone.h>
 #include <linux/page_counter.h>
 #include <linux/vmstat.h>
-#include "internal.h"
+#include "memory.h"
 
 unsigned long sysctl_pgtable_repl_process_max __read_mostly;
 int sysctl_pgtable_repl_node_max __read_mostly = 10;	/* per cent */
@@ -96,18 +96,19 @@ bool pgtable_repl_memcg_room(struct mem_cgroup *memcg, unsigned int share,
 }
 
 /**
- * pgtable_repl_mm_room() - whether limits let an mm have more copies
- * @mm: the address space, which has state
+ * pgtable_repl_owner_room() - whether limits let an owner have more copies
+ * @owner: the owner
  * @memcg_share: as of pgtable_repl_memcg_room(); 0: leave that out
  * @memcg_pages: likewise
  * @group_share: as of pgtable_repl_group_room(); 0: leave that out
  *
  * Context: any, also under spinlocks.
  */
-bool pgtable_repl_mm_room(struct mm_struct *mm, unsigned int memcg_share,
-			  unsigned long memcg_pages, unsigned int group_share)
+bool pgtable_repl_owner_room(struct pgtable_repl_owner *owner,
+			     unsigned int memcg_share, unsigned long memcg_pages,
+			     unsigned int group_share)
 {
-	struct mem_cgroup *memcg = pgtable_repl_get_memcg(mm);
+	struct mem_cgroup *memcg = pgtable_repl_get_memcg(owner);
 	bool room;
 
 	room = (!memcg_share || pgtable_repl_memcg_room(memcg, memcg_share,
@@ -141,8 +142,8 @@ static bool repl_node_allowed(struct mm_struct *mm, int nid)
 }
 
 /**
- * pgtable_repl_node_room() - whether a node may hold more copies of an mm's
- * @mm: the address space
+ * pgtable_repl_node_room() - whether a node may hold more copies of an owner's
+ * @owner: the owner
  * @nid: the node
  * @share: what must stay free of what copies may take there, as one in so many
  *	pages; 0: nothing
@@ -152,12 +153,13 @@ static bool repl_node_allowed(struct mm_struct *mm, int nid)
  *
  * Context: any.
  */
-bool pgtable_repl_node_room(struct mm_struct *mm, int nid, unsigned int share)
+bool pgtable_repl_node_room(struct pgtable_repl_owner *owner, int nid,
+			    unsigned int share)
 {
 	unsigned long max, have = 0;
 	int i;
 
-	if (!repl_node_allowed(mm, nid))
+	if (!repl_node_allowed(owner->mm, nid))
 		return false;
 	for (i = 0; i <= gfp_zone(GFP_KERNEL); i++)
 		have += zone_managed_pages(NODE_DATA(nid)->node_zones + i);
@@ -168,52 +170,54 @@ bool pgtable_repl_node_room(struct mm_struct *mm, int nid, unsigned int share)
 
 /**
  * pgtable_repl_process_charge() - count pages that are going to be copies
- * @repl: state of the process
+ * @owner: whose
  * @pages: how many
  *
  * Return: false if it would have more than vm.pgtable_repl_process_max allows, and
  * then they are not counted.
  */
-bool pgtable_repl_process_charge(struct pgtable_repl *repl, unsigned long pages)
+bool pgtable_repl_process_charge(struct pgtable_repl_owner *owner,
+				 unsigned long pages)
 {
 	unsigned long max = READ_ONCE(sysctl_pgtable_repl_process_max);
-	unsigned long held = atomic_long_add_return(pages, &repl->held);
+	unsigned long held = atomic_long_add_return(pages, &owner->held);
 
 	/*
 	 * In this order one that becomes a copy now is counted, if twice: the last
 	 * page of what is allowed may be refused for that.
 	 */
-	if (!max || held + pgtable_repl_pages(repl) <= max)
+	if (!max || held + pgtable_repl_pages(owner) <= max)
 		return true;
-	pgtable_repl_process_uncharge(repl, pages);
+	pgtable_repl_process_uncharge(owner, pages);
 	return false;
 }
 
 /**
  * pgtable_repl_process_uncharge() - they have become copies, or are not to be any
- * @repl: state of the process
+ * @owner: whose
  * @pages: how many
  */
-void pgtable_repl_process_uncharge(struct pgtable_repl *repl, unsigned long pages)
+void pgtable_repl_process_uncharge(struct pgtable_repl_owner *owner,
+				   unsigned long pages)
 {
 	/* What they have become is counted before. */
 	smp_mb__before_atomic();
-	atomic_long_sub(pages, &repl->held);
+	atomic_long_sub(pages, &owner->held);
 }
 
 /**
  * pgtable_repl_fork_lacks() - tables that fork has still to make for a child
- * @mm: its address space
+ * @owner: the child's
  *
  * They come after the copies of those that it has made, whose pages cannot be had
  * back before it is done.
  */
-unsigned long pgtable_repl_fork_lacks(struct mm_struct *mm)
+unsigned long pgtable_repl_fork_lacks(struct pgtable_repl_owner *owner)
 {
-	unsigned long all = mm->pgtable_repl->fork_tables;
-	unsigned long made = mm_pgtables_bytes(mm) / PAGE_SIZE;
+	unsigned long all = owner->fork_tables;
+	unsigned long made = mm_pgtables_bytes(owner->mm) / PAGE_SIZE;
 
-	if (!READ_ONCE(mm->pgtable_repl->forker) || all <= made)
+	if (!READ_ONCE(owner->forker) || all <= made)
 		return 0;
 	return all - made;
 }

@@ -24,7 +24,7 @@ struct repl_mode_walk {
 	unsigned long nr;
 };
 
-static bool repl_any(struct pgtable_repl *repl)
+static bool repl_any(struct pgtable_repl_owner *owner)
 {
 	return true;
 }
@@ -46,18 +46,19 @@ static bool repl_give_up(struct repl_wait *wait)
 	return true;
 }
 
-static void repl_switch_off(struct mm_struct *mm, struct repl_wait *wait)
+static void repl_switch_off(struct pgtable_repl_owner *owner,
+			    struct repl_wait *wait)
 {
 	if (repl_give_up(wait))
 		return;
 	/* One that gets no memory for its bookkeeping stays as it is. */
-	pgtable_repl_switch_off(mm, wait);
+	pgtable_repl_switch_off(owner->mm, wait);
 }
 
-static void repl_follow(struct mm_struct *mm, struct repl_wait *wait)
+static void repl_follow(struct pgtable_repl_owner *owner, struct repl_wait *wait)
 {
 	if (!repl_give_up(wait))
-		pgtable_repl_follow(mm, wait);
+		pgtable_repl_follow(owner->mm, wait);
 }
 
 /* Whether it has been brought to or from the system's policy. */

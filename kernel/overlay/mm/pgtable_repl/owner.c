@@ -2,29 +2,66 @@
 /*
  * Page-table replication: the list of all who have copies, and what they have.
  */
+#include <linux/jiffies.h>
 #include <linux/list.h>
-#include <linux/prctl.h>
 #include <linux/sched.h>
 #include <linux/sched/mm.h>
+#include <linux/slab.h>
 #include <linux/spinlock.h>
-#include "internal.h"
+#include "memory.h"
 
-static LIST_HEAD(repl_list);		/* every struct pgtable_repl, by @nr */
+static LIST_HEAD(repl_list);		/* every owner, by @nr */
 static DEFINE_SPINLOCK(repl_list_lock);
 static u64 repl_list_nr;		/* of the last one */
 
-void pgtable_repl_list_add(struct pgtable_repl *repl)
+/**
+ * pgtable_repl_owner_init() - make an owner without copies
+ * @owner: the owner, zeroed
+ * @mm: whose group, cpuset and limits hold for it; outlives it
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int pgtable_repl_owner_init(struct pgtable_repl_owner *owner, struct mm_struct *mm)
+{
+	owner->node_pages = kcalloc(nr_node_ids, sizeof(*owner->node_pages),
+				    GFP_KERNEL_ACCOUNT);
+	if (!owner->node_pages)
+		return -ENOMEM;
+	spin_lock_init(&owner->policy_lock);
+	owner->mm = mm;
+	owner->busy_until = jiffies;
+	return 0;
+}
+
+/**
+ * pgtable_repl_owner_exit() - free what an owner has beside itself
+ * @owner: the owner, on the list no more, if it ever was
+ */
+void pgtable_repl_owner_exit(struct pgtable_repl_owner *owner)
+{
+	kfree(owner->node_pages);
+}
+
+/**
+ * pgtable_repl_owner_add() - have walks find an owner
+ * @owner: the owner
+ */
+void pgtable_repl_owner_add(struct pgtable_repl_owner *owner)
 {
 	spin_lock(&repl_list_lock);
-	repl->nr = ++repl_list_nr;
-	list_add_tail(&repl->list, &repl_list);
+	owner->nr = ++repl_list_nr;
+	list_add_tail(&owner->list, &repl_list);
 	spin_unlock(&repl_list_lock);
 }
 
-void pgtable_repl_list_del(struct pgtable_repl *repl)
+/**
+ * pgtable_repl_owner_del() - have walks find an owner no more
+ * @owner: the owner
+ */
+void pgtable_repl_owner_del(struct pgtable_repl_owner *owner)
 {
 	spin_lock(&repl_list_lock);
-	list_del(&repl->list);
+	list_del(&owner->list);
 	spin_unlock(&repl_list_lock);
 }
 
@@ -47,19 +84,19 @@ void repl_walk_begin(struct repl_walk *walk)
 void repl_walk_end(struct repl_walk *walk)
 {
 	if (walk->at)
-		mmdrop(walk->at);
+		mmdrop(walk->at->mm);
 	walk->at = NULL;
 }
 
 /* So many are looked at before the lock is dropped for a moment. */
 #define REPL_WALK_BATCH		64
 
-/* Go on to @mm; false if it is in its last mmdrop(). */
-static bool repl_walk_to(struct repl_walk *walk, struct mm_struct *mm)
+/* Go on to @owner; false if its mm_struct is in its last mmdrop(). */
+static bool repl_walk_to(struct repl_walk *walk, struct pgtable_repl_owner *owner)
 {
-	if (!atomic_inc_not_zero(&mm->mm_count))
+	if (!atomic_inc_not_zero(&owner->mm->mm_count))
 		return false;
-	walk->at = mm;
+	walk->at = owner;
 	return true;
 }
 
@@ -70,14 +107,13 @@ static bool repl_walk_to(struct repl_walk *walk, struct mm_struct *mm)
  * @arg: is passed on to it
  *
  * Context: process context.
- * Return: the address space, with a reference to its users, or NULL.
+ * Return: the owner, with a reference to its users, or NULL.
  */
-struct mm_struct *repl_walk_next(struct repl_walk *walk,
-				 bool (*look)(struct pgtable_repl *repl,
-					      void *arg), void *arg)
+struct pgtable_repl_owner *
+repl_walk_next(struct repl_walk *walk,
+	       bool (*look)(struct pgtable_repl_owner *owner, void *arg), void *arg)
 {
-	struct mm_struct *mm = NULL, *from;
-	struct pgtable_repl *repl;
+	struct pgtable_repl_owner *owner, *from, *found = NULL;
 	unsigned int seen;
 	bool more;
 
@@ -86,130 +122,82 @@ struct mm_struct *repl_walk_next(struct repl_walk *walk,
 		seen = 0;
 		more = false;
 		spin_lock(&repl_list_lock);
-		repl = from ? from->pgtable_repl : NULL;
-		repl = list_prepare_entry(repl, &repl_list, list);
-		list_for_each_entry_continue(repl, &repl_list, list) {
-			if (repl->nr > walk->end)
+		owner = list_prepare_entry(from, &repl_list, list);
+		list_for_each_entry_continue(owner, &repl_list, list) {
+			if (owner->nr > walk->end)
 				break;
-			if (look(repl, arg) && mmget_not_zero(repl->mm)) {
-				mm = repl->mm;
-				repl_walk_to(walk, mm);
+			if (look(owner, arg) && mmget_not_zero(owner->mm)) {
+				found = owner;
+				repl_walk_to(walk, owner);
 				break;
 			}
 			if (++seen >= REPL_WALK_BATCH &&
-			    repl_walk_to(walk, repl->mm)) {
+			    repl_walk_to(walk, owner)) {
 				more = true;
 				break;
 			}
 		}
 		spin_unlock(&repl_list_lock);
 		if (from && from != walk->at)
-			mmdrop(from);
+			mmdrop(from->mm);
 		cond_resched();
 	} while (more);
-	return mm;
+	return found;
 }
 
-static bool repl_look(struct pgtable_repl *repl, void *arg)
+static bool repl_look(struct pgtable_repl_owner *owner, void *arg)
 {
-	bool (**look)(struct pgtable_repl *repl) = arg;
+	bool (**look)(struct pgtable_repl_owner *owner) = arg;
 
-	return (*look)(repl);
+	return (*look)(owner);
 }
 
 /**
- * pgtable_repl_for_each() - do something to every address space that has state
+ * pgtable_repl_for_each() - do something to every owner
  * @look: says, under a spinlock, whether something is to be done
- * @work: does it, with a reference to the address space's users; it must not
- *	wait for longer than @wait says
+ * @work: does it, with a reference to the owner's users; it must not wait for
+ *	longer than @wait says
  * @wait: is passed on to it
  *
  * Those that come meanwhile are left out, as are those that are exiting.
  * Context: process context.
  */
-void pgtable_repl_for_each(bool (*look)(struct pgtable_repl *repl),
-			   void (*work)(struct mm_struct *mm,
+void pgtable_repl_for_each(bool (*look)(struct pgtable_repl_owner *owner),
+			   void (*work)(struct pgtable_repl_owner *owner,
 					struct repl_wait *wait),
 			   struct repl_wait *wait)
 {
+	struct pgtable_repl_owner *owner;
 	struct repl_walk walk;
-	struct mm_struct *mm;
 
 	repl_walk_begin(&walk);
-	for (;;) {
-		mm = repl_walk_next(&walk, repl_look, &look);
-		if (!mm)
-			break;
-		work(mm, wait);
-		mmput_async(mm);
+	while ((owner = repl_walk_next(&walk, repl_look, &look))) {
+		work(owner, wait);
+		mmput_async(owner->mm);
 	}
 	repl_walk_end(&walk);
 }
 
-/**
- * pgtable_repl_get() - what is in force for an address space
- * @mm: the address space; the caller holds a reference
- * @policy: gets the answer
- *
- * Does not wait for a change that is being carried out: it is in force already
- * for tables that are made from now on.
- */
-void pgtable_repl_get(struct mm_struct *mm, struct pgtable_repl_policy *policy)
-{
-	struct pgtable_repl *repl = mm_pgtable_repl(mm);
-
-	*policy = (struct pgtable_repl_policy){ .mode = PR_PGTABLE_REPL_OFF };
-	if (!repl)
-		return;
-	spin_lock(&repl->policy_lock);
-	*policy = repl->policy;
-	spin_unlock(&repl->policy_lock);
-}
-
-/* Pages of copies that an address space has. */
-long pgtable_repl_pages(struct pgtable_repl *repl)
+/* Pages of copies that an owner has. */
+long pgtable_repl_pages(struct pgtable_repl_owner *owner)
 {
 	long pages = 0;
 	int nid;
 
 	for (nid = 0; nid < nr_node_ids; nid++)
-		pages += atomic_long_read(&repl->node_pages[nid]);
+		pages += atomic_long_read(&owner->node_pages[nid]);
 	return pages;
 }
 
 /**
- * pgtable_repl_oom_pages() - what killing a process frees of copies
- * @mm: its address space
+ * pgtable_repl_busy() - whether workers are to leave an owner alone
+ * @owner: the owner
+ *
+ * They come back to one whose lock somebody had, rather than wait for it.
  *
  * Context: any.
  */
-unsigned long pgtable_repl_oom_pages(struct mm_struct *mm)
+bool pgtable_repl_busy(struct pgtable_repl_owner *owner)
 {
-	struct pgtable_repl *repl = mm_pgtable_repl(mm);
-
-	return repl ? max(pgtable_repl_pages(repl), 0L) : 0;
-}
-
-/* Have the gates open while it is replicated; the caller's reference goes. */
-void pgtable_repl_hold(struct pgtable_repl *repl)
-{
-	/* Copies of before may hold them still: see pgtable_repl_unhold(). */
-	if (atomic_long_inc_return(&repl->holds) != 1)
-		pgtable_repl_key_put(false);
-}
-
-/**
- * pgtable_repl_unhold() - let the gates close, if this is the last to need them
- * @repl: state; a copy of its has been unlinked, or its policy is off now
- *
- * Every copy counts, not just whether the policy is off: a table that khugepaged
- * has unlinked, without the mmap lock, has copies for a moment longer than trees
- * are there to be taken down.
- *
- * Context: any, also under page-table locks.
- */
-void pgtable_repl_unhold(struct pgtable_repl *repl)
-{
-	if (atomic_long_dec_and_test(&repl->holds))
-		pgtable_repl_key_put(false);
+	return time_before(jiffies, READ_ONCE(owner->busy_until));
 }

@@ -17,7 +17,7 @@
 #include <linux/sched/signal.h>
 #include <linux/vmstat.h>
 #include <linux/workqueue.h>
-#include "internal.h"
+#include "memory.h"
 
 /*
  * A root is two pages with page-table isolation.  So pages are kept in pairs, as
@@ -313,23 +313,22 @@ static struct page *repl_alloc(int nid, unsigned int order, gfp_t gfp)
 }
 
 /* A page that limits of groups allow, or NULL. */
-static struct page *repl_alloc_within(struct mm_struct *mm, int nid,
+static struct page *repl_alloc_within(struct pgtable_repl_owner *owner, int nid,
 				      unsigned int order, gfp_t gfp)
 {
-	struct pgtable_repl *repl = mm->pgtable_repl;
 	struct mem_cgroup *memcg, *old_memcg;
 	unsigned long pages = 1 << order;
 	struct page *page = NULL;
 
-	memcg = pgtable_repl_get_memcg(mm);
-	if (pgtable_repl_forbidden(repl, memcg, nid) ||
+	memcg = pgtable_repl_get_memcg(owner);
+	if (pgtable_repl_forbidden(owner, memcg, nid) ||
 	    /* The second page of a root is not counted. */
 	    !pgtable_repl_group_room(memcg, 0, 1)) {
 		page = NULL;
 	} else if (!pgtable_repl_memcg_room(memcg, REPL_MEMCG_SHARE,
-					    pages + pgtable_repl_fork_lacks(mm))) {
-		if (pgtable_repl_pages(repl))
-			pgtable_repl_squeeze(repl);
+					    pages + pgtable_repl_fork_lacks(owner))) {
+		if (pgtable_repl_pages(owner))
+			pgtable_repl_squeeze(owner);
 	} else if (!repl_fault(order)) {
 		old_memcg = set_active_memcg(memcg);
 		page = repl_alloc(nid, order, gfp);
@@ -346,77 +345,66 @@ static struct page *repl_alloc_within(struct mm_struct *mm, int nid,
 
 /**
  * pgtable_repl_alloc_page() - page for a copy, on the domain's node
- * @mm: whose copy it is going to be
+ * @owner: whose copy it is going to be
  * @domain: the domain
  * @order: 0, or that of a root
  * @gfp: GFP_NOWAIT under a page-table lock, else GFP_KERNEL
  *
- * It counts for limits from here on, until pgtable_repl_account() has counted it
+ * It counts for limits from here on, until pgtable_repl_count() has counted it
  * out or pgtable_repl_free_page() has freed it.
  *
  * Return: the page, its content undefined, or NULL: never a page of another
  * node, and never an attempt to get one by killing somebody.  What is lacking
  * is made later, unless it is vm.pgtable_repl_process_max that forbids it.
  */
-struct page *pgtable_repl_alloc_page(struct mm_struct *mm, unsigned int domain,
-				     unsigned int order, gfp_t gfp)
+struct page *pgtable_repl_alloc_page(struct pgtable_repl_owner *owner,
+				     unsigned int domain, unsigned int order,
+				     gfp_t gfp)
 {
-	struct pgtable_repl *repl = mm->pgtable_repl;
 	int nid = pgtable_repl_domain_node(domain);
 	struct page *page = NULL;
 
 	/* A fault from before a change of domains may take one for a node. */
-	if (!node_online(nid) || !pgtable_repl_process_charge(repl, 1 << order))
+	if (!node_online(nid) || !pgtable_repl_process_charge(owner, 1 << order))
 		return NULL;
-	if (pgtable_repl_node_room(mm, nid, 0))
-		page = repl_alloc_within(mm, nid, order, gfp);
+	if (pgtable_repl_node_room(owner, nid, 0))
+		page = repl_alloc_within(owner, nid, order, gfp);
 	if (!page) {
-		pgtable_repl_process_uncharge(repl, 1 << order);
-		pgtable_repl_lacks(repl, nid);
+		pgtable_repl_process_uncharge(owner, 1 << order);
+		pgtable_repl_lacks(owner, nid);
 	}
 	return page;
 }
 
 /**
  * pgtable_repl_free_page() - free a page that has not become a copy
- * @mm: whose copy it was going to be
+ * @owner: whose copy it was going to be
  * @page: of pgtable_repl_alloc_page(), of order 0
  */
-void pgtable_repl_free_page(struct mm_struct *mm, struct page *page)
+void pgtable_repl_free_page(struct pgtable_repl_owner *owner, struct page *page)
 {
-	pgtable_repl_process_uncharge(mm->pgtable_repl, 1);
+	pgtable_repl_process_uncharge(owner, 1);
 	pgtable_repl_group_uncharge(page);
 	__free_page(page);
 }
 
 /**
- * pgtable_repl_account() - count a page in or out of the copies of an mm
+ * pgtable_repl_count() - count a page in or out of the copies of an owner
+ * @owner: the owner
  * @page: the page, of pgtable_repl_alloc_page()
- * @mm: the address space
  * @sign: 1 or -1
- *
- * Copies are page tables in every statistic, and are counted apart as well.
  */
-void pgtable_repl_account(struct page *page, struct mm_struct *mm, int sign)
+void pgtable_repl_count(struct pgtable_repl_owner *owner, struct page *page,
+			int sign)
 {
-	struct folio *folio = page_folio(page);
-
-	if (sign > 0)
-		__folio_set_pgtable(folio);
-	else
-		__folio_clear_pgtable(folio);
-	mod_lruvec_page_state(page, NR_PAGETABLE, sign);
 	mod_node_page_state(page_pgdat(page), NR_PGTABLE_REPL, sign);
 	count_vm_event(sign > 0 ? PGTABLE_REPL_ALLOC : PGTABLE_REPL_FREE);
-	atomic_long_add(sign, &mm->pgtable_repl->node_pages[page_to_nid(page)]);
-	/* A tree has a root, and its policy holds the gates meanwhile. */
+	atomic_long_add(sign, &owner->node_pages[page_to_nid(page)]);
 	if (sign > 0) {
-		pgtable_repl_process_uncharge(mm->pgtable_repl, 1);
-		pgtable_repl_group_pays(page, mm->pgtable_repl);
-		atomic_long_inc(&mm->pgtable_repl->holds);
+		pgtable_repl_process_uncharge(owner, 1);
+		pgtable_repl_group_pays(page, owner);
 	} else {
 		pgtable_repl_group_uncharge(page);
-		pgtable_repl_unhold(mm->pgtable_repl);
 	}
 }
 

@@ -99,16 +99,16 @@ static void repl_give_wanted(int nid, unsigned long pages)
 }
 
 /**
- * pgtable_repl_squeeze() - have an mm's copies taken down, soon
- * @repl: the mm's; its memory cgroup is short of memory
+ * pgtable_repl_squeeze() - have an owner's copies taken down, soon
+ * @owner: the owner; its memory cgroup is short of memory
  *
  * Context: any, also under page-table locks.
  */
-void pgtable_repl_squeeze(struct pgtable_repl *repl)
+void pgtable_repl_squeeze(struct pgtable_repl_owner *owner)
 {
-	if (READ_ONCE(repl->squeeze))
+	if (READ_ONCE(owner->squeeze))
 		return;
-	WRITE_ONCE(repl->squeeze, true);
+	WRITE_ONCE(owner->squeeze, true);
 	queue_work(repl_drop_wq, &repl_drop_work);
 }
 
@@ -156,58 +156,57 @@ static void repl_batch_add(struct repl_batch *batch, struct list_head *pages)
 }
 
 /*
- * Take down the trees of @mm on @nodes, until there is memory again.  False if
+ * Take down the trees of @owner on @nodes, until there is memory again.  False if
  * it is busy, and not to be looked at for a moment.
  */
-static bool repl_drop_mm(struct mm_struct *mm, nodemask_t nodes,
-			 struct repl_batch *batch, struct repl_wait *wait)
+static bool repl_drop_one(struct pgtable_repl_owner *owner, nodemask_t nodes,
+			  struct repl_batch *batch, struct repl_wait *wait)
 {
-	struct pgtable_repl *repl = mm->pgtable_repl;
+	struct mm_struct *mm = owner->mm;
 	LIST_HEAD(pages);
 	long before;
 
 	if (!pgtable_repl_worker_lock(mm, wait)) {
 		/* Who goes on mapping memory asks again. */
-		WRITE_ONCE(repl->squeeze, false);
+		WRITE_ONCE(owner->squeeze, false);
 		return false;
 	}
-	nodes_and(nodes, nodes, repl->policy.nodes);
+	nodes_and(nodes, nodes, owner->policy.nodes);
 	if (!nodes_empty(nodes)) {
-		before = pgtable_repl_pages(repl);
+		before = pgtable_repl_pages(owner);
 		pgtable_repl_del_trees(mm, &nodes, &pages);
-		WRITE_ONCE(repl->dropped_pages,
-			   before - pgtable_repl_pages(repl));
-		WRITE_ONCE(repl->dropped_at, jiffies);
-		nodes_or(repl->dropped, repl->dropped, nodes);
+		WRITE_ONCE(owner->dropped_pages,
+			   before - pgtable_repl_pages(owner));
+		WRITE_ONCE(owner->dropped_at, jiffies);
+		nodes_or(owner->dropped, owner->dropped, nodes);
 	}
-	WRITE_ONCE(repl->squeeze, false);
+	WRITE_ONCE(owner->squeeze, false);
 	arch_pgtable_repl_unlock(mm);
 	repl_batch_add(batch, &pages);
 	return true;
 }
 
 /**
- * pgtable_repl_drop() - take down all copies of an mm until there is room
- * @mm: the address space; the caller holds a reference to its users
+ * pgtable_repl_drop() - take down all copies of an owner until there is room
+ * @owner: the owner; the caller holds a reference to its users
  * @wait: as of pgtable_repl_lock()
  */
-void pgtable_repl_drop(struct mm_struct *mm, struct repl_wait *wait)
+void pgtable_repl_drop(struct pgtable_repl_owner *owner, struct repl_wait *wait)
 {
-	struct pgtable_repl *repl = mm_pgtable_repl(mm);
 	struct repl_batch batch;
 
-	if (!repl || !pgtable_repl_pages(repl))
+	if (!pgtable_repl_pages(owner))
 		return;
 	repl_batch_init(&batch);
-	if (repl_drop_mm(mm, NODE_MASK_ALL, &batch, wait))
+	if (repl_drop_one(owner, NODE_MASK_ALL, &batch, wait))
 		pgtable_repl_repair_later();
 	repl_batch_free(&batch);
 }
 
 /* One that is exiting gives back everything anyway. */
-static bool repl_squeezed(struct pgtable_repl *repl, void *unused)
+static bool repl_squeezed(struct pgtable_repl_owner *owner, void *unused)
 {
-	return READ_ONCE(repl->squeeze);
+	return READ_ONCE(owner->squeeze);
 }
 
 /**
@@ -233,15 +232,15 @@ struct repl_pass {
 	long min, next;
 };
 
-static long repl_pass_pages(struct repl_pass *pass, struct pgtable_repl *repl)
+static long repl_pass_pages(struct repl_pass *pass, struct pgtable_repl_owner *owner)
 {
 	if (pass->nid != NUMA_NO_NODE)
-		return node_isset(pass->nid, repl->dropped) ? 0 :
-		       atomic_long_read(&repl->node_pages[pass->nid]);
+		return node_isset(pass->nid, owner->dropped) ? 0 :
+		       atomic_long_read(&owner->node_pages[pass->nid]);
 	/* Roots of trees that are gone may still be counted. */
-	return pgtable_repl_memcg_pays(repl, pass->memcg, pass->maybe) &&
-	       !nodes_subset(repl->policy.nodes, repl->dropped) ?
-	       pgtable_repl_pages(repl) : 0;
+	return pgtable_repl_memcg_pays(owner, pass->memcg, pass->maybe) &&
+	       !nodes_subset(owner->policy.nodes, owner->dropped) ?
+	       pgtable_repl_pages(owner) : 0;
 }
 
 static long repl_pass_charged(struct repl_pass *pass)
@@ -249,16 +248,16 @@ static long repl_pass_charged(struct repl_pass *pass)
 	return pass->memcg ? pgtable_repl_memcg_pages(pass->memcg) : 0;
 }
 
-static bool repl_pass_look(struct pgtable_repl *repl, void *arg)
+static bool repl_pass_look(struct pgtable_repl_owner *owner, void *arg)
 {
 	struct repl_pass *pass = arg;
 	long pages;
 
 	/* One that is exiting gives back everything anyway. */
-	if ((pgtable_repl_busy(repl) && !pass->busy) ||
-	    !atomic_read(&repl->mm->mm_users))
+	if ((pgtable_repl_busy(owner) && !pass->busy) ||
+	    !atomic_read(&owner->mm->mm_users))
 		return false;
-	pages = repl_pass_pages(pass, repl);
+	pages = repl_pass_pages(pass, owner);
 	if (pages <= 0 || (pass->nid != NUMA_NO_NODE && pages > pass->wanted))
 		return false;
 	if (pages >= pass->min)
@@ -286,9 +285,9 @@ static bool repl_pass_over(struct repl_pass *pass)
  */
 static bool repl_drop_round(struct repl_pass *pass, struct repl_wait *wait)
 {
+	struct pgtable_repl_owner *owner;
 	nodemask_t nodes = NODE_MASK_ALL;
 	struct repl_walk walk;
-	struct mm_struct *mm;
 	bool dropped = false;
 
 	if (pass->nid != NUMA_NO_NODE)
@@ -297,11 +296,11 @@ static bool repl_drop_round(struct repl_pass *pass, struct repl_wait *wait)
 		pass->next = 0;
 		repl_walk_begin(&walk);
 		while (!repl_pass_over(pass) &&
-		       (mm = repl_walk_next(&walk, repl_pass_look, pass))) {
-			long pages = repl_pass_pages(pass, mm->pgtable_repl);
+		       (owner = repl_walk_next(&walk, repl_pass_look, pass))) {
+			long pages = repl_pass_pages(pass, owner);
 			long had = repl_pass_charged(pass);
 
-			if (repl_drop_mm(mm, nodes, &pass->batch, wait)) {
+			if (repl_drop_one(owner, nodes, &pass->batch, wait)) {
 				/* Others may have paid for part of it. */
 				if (pass->memcg)
 					pages = max(had - repl_pass_charged(pass),
@@ -309,7 +308,7 @@ static bool repl_drop_round(struct repl_pass *pass, struct repl_wait *wait)
 				pass->wanted -= pages;
 				dropped = true;
 			}
-			mmput_async(mm);
+			mmput_async(owner->mm);
 			if (fatal_signal_pending(current)) {
 				wait->busy = true;
 				pass->next = 0;
@@ -423,22 +422,22 @@ static bool repl_drop_memcg(struct repl_wait *wait)
 
 static bool repl_drop_squeezed(struct repl_wait *wait)
 {
+	struct pgtable_repl_owner *owner;
 	struct repl_batch batch;
 	struct repl_walk walk;
-	struct mm_struct *mm;
 	bool dropped = false;
 
 	repl_batch_init(&batch);
 	/* Who is noted behind the walk has queued the work again. */
 	repl_walk_begin(&walk);
 	while (batch.all < REPL_BATCH_MAX &&
-	       (mm = repl_walk_next(&walk, repl_squeezed, NULL))) {
+	       (owner = repl_walk_next(&walk, repl_squeezed, NULL))) {
 		/* Since it was noted, there may have come room. */
-		if (pgtable_repl_mm_room(mm, REPL_MEMCG_SHARE, 1, 0))
-			WRITE_ONCE(mm->pgtable_repl->squeeze, false);
-		else if (repl_drop_mm(mm, NODE_MASK_ALL, &batch, wait))
+		if (pgtable_repl_owner_room(owner, REPL_MEMCG_SHARE, 1, 0))
+			WRITE_ONCE(owner->squeeze, false);
+		else if (repl_drop_one(owner, NODE_MASK_ALL, &batch, wait))
 			dropped = true;
-		mmput_async(mm);
+		mmput_async(owner->mm);
 	}
 	repl_walk_end(&walk);
 	/* The others' turn. */

@@ -28,7 +28,7 @@ static void repl_make_trees(struct mm_struct *mm, const nodemask_t *nodes,
 
 	if (!repl_domains_tryget()) {
 		/* If they do not change after all, it is repaired. */
-		pgtable_repl_rebuild(mm->pgtable_repl, nodes);
+		pgtable_repl_rebuild(mm_repl_owner(mm), nodes);
 		return;
 	}
 	pgtable_repl_settle(mm);
@@ -61,42 +61,44 @@ void pgtable_repl_new_trees(struct mm_struct *mm, const nodemask_t *nodes)
 }
 
 /* Unlocked: looked at again under the lock. */
-static bool repl_wants_trees(struct pgtable_repl *repl)
+static bool repl_wants_trees(struct pgtable_repl_owner *owner)
 {
-	return !nodes_empty(repl->policy.nodes);
+	return !nodes_empty(owner->policy.nodes);
 }
 
 /* Not by the policy: one that is being switched off may still have its trees. */
-static bool repl_has_trees(struct pgtable_repl *repl)
+static bool repl_has_trees(struct pgtable_repl_owner *owner)
 {
-	return repl_wants_trees(repl) || pgtable_repl_pages(repl);
+	return repl_wants_trees(owner) || pgtable_repl_pages(owner);
 }
 
 /*
  * One whose lock cannot be had, for however long, only has its trees withdrawn:
  * they are taken down before others are built.  Nothing publishes any meanwhile.
  */
-static void repl_take_down(struct mm_struct *mm, struct repl_wait *wait)
+static void repl_take_down(struct pgtable_repl_owner *owner,
+			   struct repl_wait *wait)
 {
-	struct pgtable_repl *repl = mm->pgtable_repl;
+	struct mm_struct *mm = owner->mm;
 	nodemask_t domains;
 	LIST_HEAD(pages);
 
 	if (pgtable_repl_lock(mm, wait)) {
-		WRITE_ONCE(repl->stale, true);
+		WRITE_ONCE(mm->pgtable_repl->stale, true);
 		pgtable_repl_all_domains(&domains);
 		arch_pgtable_repl_withdraw(mm, &domains);
 		return;
 	}
-	if (!nodes_empty(repl->policy.nodes))
-		pgtable_repl_del_trees(mm, &repl->policy.nodes, &pages);
+	if (!nodes_empty(owner->policy.nodes))
+		pgtable_repl_del_trees(mm, &owner->policy.nodes, &pages);
 	arch_pgtable_repl_unlock(mm);
 	pgtable_repl_free(&pages, wait);
 }
 
-static void repl_build_anew(struct mm_struct *mm, struct repl_wait *wait)
+static void repl_build_anew(struct pgtable_repl_owner *owner,
+			    struct repl_wait *wait)
 {
-	struct pgtable_repl *repl = mm->pgtable_repl;
+	struct mm_struct *mm = owner->mm;
 	struct mem_cgroup *memcg, *old_memcg;
 	struct pgtable_repl_policy policy;
 	nodemask_t nodes;
@@ -104,13 +106,13 @@ static void repl_build_anew(struct mm_struct *mm, struct repl_wait *wait)
 	/* Who is killed leaves it to the worker, as do those that are busy. */
 	if (fatal_signal_pending(current) || pgtable_repl_lock(mm, wait)) {
 		pgtable_repl_get(mm, &policy);
-		pgtable_repl_rebuild(repl, &policy.nodes);
+		pgtable_repl_rebuild(owner, &policy.nodes);
 		return;
 	}
 	memcg = get_mem_cgroup_from_mm(mm);
 	old_memcg = set_active_memcg(memcg);
 	/* Those that were dropped for want of memory come back by themselves. */
-	nodes_andnot(nodes, repl->policy.nodes, repl->dropped);
+	nodes_andnot(nodes, owner->policy.nodes, owner->dropped);
 	if (!nodes_empty(nodes))
 		pgtable_repl_add_trees(mm, &nodes);
 	arch_pgtable_repl_unlock(mm);

@@ -40,21 +40,21 @@ void pgtable_repl_repair_later(void)
 
 /**
  * pgtable_repl_lacks() - a copy could not be made; see to it later
- * @repl: whose
+ * @owner: whose
  * @nid: where
  *
  * Context: any, also under page-table locks.
  */
-void pgtable_repl_lacks(struct pgtable_repl *repl, int nid)
+void pgtable_repl_lacks(struct pgtable_repl_owner *owner, int nid)
 {
-	node_set(nid, repl->lacking);
+	node_set(nid, owner->lacking);
 	queue_delayed_work(system_unbound_wq, &repl_repair_work,
 			   READ_ONCE(repl_repair_delay));
 }
 
 /**
  * pgtable_repl_rebuild() - trees were withdrawn or not made; see to it later
- * @repl: whose
+ * @owner: whose
  * @nodes: where
  *
  * Not for want of memory: they are made without a question of whether there is much
@@ -62,60 +62,61 @@ void pgtable_repl_lacks(struct pgtable_repl *repl, int nid)
  *
  * Context: any.
  */
-void pgtable_repl_rebuild(struct pgtable_repl *repl, const nodemask_t *nodes)
+void pgtable_repl_rebuild(struct pgtable_repl_owner *owner,
+			  const nodemask_t *nodes)
 {
 	int nid;
 
-	WRITE_ONCE(repl->rebuild, true);
+	WRITE_ONCE(owner->rebuild, true);
 	for_each_node_mask(nid, *nodes)
-		pgtable_repl_lacks(repl, nid);
+		pgtable_repl_lacks(owner, nid);
 }
 
 /* Nodes of @repl that lack copies; of these, in @now, those worth a try now. */
-static bool repl_repairable(struct pgtable_repl *repl, nodemask_t *now)
+static bool repl_repairable(struct pgtable_repl_owner *owner, nodemask_t *now)
 {
 	struct mem_cgroup *memcg;
-	bool rebuild = READ_ONCE(repl->rebuild);
+	bool rebuild = READ_ONCE(owner->rebuild);
 	unsigned long again;
 	nodemask_t want;
 	int nid;
 
 	/* Unlocked: what changes meanwhile is looked at again under the lock. */
-	nodes_or(want, repl->lacking, repl->dropped);
+	nodes_or(want, owner->lacking, owner->dropped);
 	/* Trees that have been built again since ask for nothing. */
-	again = nodes_empty(repl->dropped) ? 0 : READ_ONCE(repl->dropped_pages);
+	again = nodes_empty(owner->dropped) ? 0 : READ_ONCE(owner->dropped_pages);
 	nodes_clear(*now);
 	if (nodes_empty(want))
 		return false;
-	if (pgtable_repl_busy(repl))
+	if (pgtable_repl_busy(owner))
 		return true;
 	if (!rebuild &&
-	    !pgtable_repl_mm_room(repl->mm, REPL_MEMCG_SHARE / 2, again,
-				  REPL_GROUP_SHARE))
+	    !pgtable_repl_owner_room(owner, REPL_MEMCG_SHARE / 2, again,
+				     REPL_GROUP_SHARE))
 		return true;
-	memcg = pgtable_repl_get_memcg(repl->mm);
+	memcg = pgtable_repl_get_memcg(owner);
 	for_each_node_mask(nid, want) {
-		bool dropped = node_isset(nid, repl->dropped);
+		bool dropped = node_isset(nid, owner->dropped);
 
-		if (dropped && time_before(jiffies, READ_ONCE(repl->dropped_at) +
+		if (dropped && time_before(jiffies, READ_ONCE(owner->dropped_at) +
 						    REPL_DROPPED_MIN))
 			continue;
-		if (pgtable_repl_forbidden(repl, memcg, nid))
+		if (pgtable_repl_forbidden(owner, memcg, nid))
 			continue;
 		if ((rebuild && !dropped) ||
 		    (pgtable_repl_node_free(nid, 2) &&
-		     pgtable_repl_node_room(repl->mm, nid, REPL_NODE_SHARE)))
+		     pgtable_repl_node_room(owner, nid, REPL_NODE_SHARE)))
 			node_set(nid, *now);
 	}
 	mem_cgroup_put(memcg);
 	return true;
 }
 
-/* Make what @mm lacks on @nodes; false if it is busy. */
-static bool repl_repair_mm(struct mm_struct *mm, nodemask_t *nodes,
-			   struct repl_wait *wait)
+/* Make what @owner lacks on @nodes; false if it is busy. */
+static bool repl_repair_one(struct pgtable_repl_owner *owner, nodemask_t *nodes,
+			    struct repl_wait *wait)
 {
-	struct pgtable_repl *repl = mm->pgtable_repl;
+	struct mm_struct *mm = owner->mm;
 	struct mem_cgroup *memcg, *old_memcg;
 	LIST_HEAD(pages);
 	int nid;
@@ -128,14 +129,14 @@ static bool repl_repair_mm(struct mm_struct *mm, nodemask_t *nodes,
 	 * First, so that what fails is noted anew; bit by bit, as other nodes'
 	 * may be set meanwhile.
 	 */
-	WRITE_ONCE(repl->rebuild, false);
+	WRITE_ONCE(owner->rebuild, false);
 	for_each_node_mask(nid, *nodes)
-		node_clear(nid, repl->lacking);
-	nodes_andnot(repl->dropped, repl->dropped, *nodes);
-	nodes_and(*nodes, *nodes, repl->policy.nodes);
+		node_clear(nid, owner->lacking);
+	nodes_andnot(owner->dropped, owner->dropped, *nodes);
+	nodes_and(*nodes, *nodes, owner->policy.nodes);
 	if (!nodes_empty(*nodes)) {
 		/* What a lazy tree lacks is made by the faults of a new one. */
-		if (repl->policy.mode == PR_PGTABLE_REPL_LAZY)
+		if (owner->policy.mode == PR_PGTABLE_REPL_LAZY)
 			pgtable_repl_del_trees(mm, nodes, &pages);
 		pgtable_repl_add_trees(mm, nodes);
 	}
@@ -147,20 +148,17 @@ static bool repl_repair_mm(struct mm_struct *mm, nodemask_t *nodes,
 }
 
 /**
- * pgtable_repl_refill() - make the copies that an mm lacks
- * @mm: the address space; the caller holds a reference to its users
+ * pgtable_repl_refill() - make the copies that an owner lacks
+ * @owner: the owner; the caller holds a reference to its users
  * @wait: as of pgtable_repl_lock()
  */
-void pgtable_repl_refill(struct mm_struct *mm, struct repl_wait *wait)
+void pgtable_repl_refill(struct pgtable_repl_owner *owner, struct repl_wait *wait)
 {
-	struct pgtable_repl *repl = mm_pgtable_repl(mm);
 	nodemask_t nodes;
 
-	if (!repl)
-		return;
-	nodes_or(nodes, repl->lacking, repl->dropped);
+	nodes_or(nodes, owner->lacking, owner->dropped);
 	if (!nodes_empty(nodes))
-		repl_repair_mm(mm, &nodes, wait);
+		repl_repair_one(owner, &nodes, wait);
 }
 
 struct repl_repair_pass {
@@ -169,8 +167,8 @@ struct repl_repair_pass {
 };
 
 /**
- * pgtable_repl_dying() - whether an address space is about to go
- * @mm: the address space
+ * pgtable_repl_dying() - whether an owner's process is about to go
+ * @owner: the owner
  *
  * Its process is being killed, and the OOM killer may be waiting for the mmap lock.
  * That it is killed stays to be seen when the signal has been taken.
@@ -180,31 +178,30 @@ struct repl_repair_pass {
  *
  * Context: any.
  */
-bool pgtable_repl_dying(struct mm_struct *mm)
+bool pgtable_repl_dying(struct pgtable_repl_owner *owner)
 {
 	bool dying = false;
 #ifdef CONFIG_MEMCG
-	struct pgtable_repl *repl = mm_pgtable_repl(mm);
-	struct task_struct *owner;
+	struct task_struct *task;
 
 	/* Pairs with smp_store_release() in pgtable_repl_forked(). */
-	if (repl && smp_load_acquire(&repl->forking))
+	if (smp_load_acquire(&owner->forking))
 		return false;
 	rcu_read_lock();
-	owner = rcu_dereference(mm->owner);
-	dying = owner && (READ_ONCE(owner->signal->flags) & SIGNAL_GROUP_EXIT);
+	task = rcu_dereference(owner->mm->owner);
+	dying = task && (READ_ONCE(task->signal->flags) & SIGNAL_GROUP_EXIT);
 	rcu_read_unlock();
 #endif
 	return dying;
 }
 
-static bool repl_repair_look(struct pgtable_repl *repl, void *arg)
+static bool repl_repair_look(struct pgtable_repl_owner *owner, void *arg)
 {
 	struct repl_repair_pass *pass = arg;
 
-	if (!repl_repairable(repl, &pass->now))
+	if (!repl_repairable(owner, &pass->now))
 		return false;
-	if (pgtable_repl_dying(repl->mm))
+	if (pgtable_repl_dying(owner))
 		nodes_clear(pass->now);
 	if (nodes_empty(pass->now))
 		pass->again = true;
@@ -217,23 +214,23 @@ static void repl_repair(struct work_struct *work)
 	struct repl_wait wait = REPL_WAIT_NONE;
 	struct repl_repair_pass pass = { };
 	unsigned long begun = jiffies, delay = REPL_REPAIR_MIN;
+	struct pgtable_repl_owner *owner;
 	struct repl_walk walk;
-	struct mm_struct *mm;
 	nodemask_t left;
 	bool better = false;
 
 	wait.freed = &freed;
 	repl_walk_begin(&walk);
-	while ((mm = repl_walk_next(&walk, repl_repair_look, &pass))) {
-		if (!repl_repair_mm(mm, &pass.now, &wait))
+	while ((owner = repl_walk_next(&walk, repl_repair_look, &pass))) {
+		if (!repl_repair_one(owner, &pass.now, &wait))
 			left = pass.now;
 		else
-			nodes_and(left, pass.now, mm->pgtable_repl->lacking);
+			nodes_and(left, pass.now, owner->lacking);
 		if (nodes_empty(left))
 			better = true;
 		else
 			pass.again = true;
-		mmput_async(mm);
+		mmput_async(owner->mm);
 	}
 	repl_walk_end(&walk);
 	pgtable_repl_free_all(&freed);

@@ -137,19 +137,6 @@ int pgtable_repl_lock(struct mm_struct *mm, struct repl_wait *wait)
 }
 
 /**
- * pgtable_repl_busy() - whether workers are to leave an address space alone
- * @repl: its state
- *
- * They come back to one whose lock somebody had, rather than wait for it.
- *
- * Context: any.
- */
-bool pgtable_repl_busy(struct pgtable_repl *repl)
-{
-	return time_before(jiffies, READ_ONCE(repl->busy_until));
-}
-
-/**
  * pgtable_repl_worker_lock() - pgtable_repl_lock() for workers
  * @mm: the address space, which has state
  * @wait: as of pgtable_repl_lock()
@@ -162,7 +149,7 @@ bool pgtable_repl_worker_lock(struct mm_struct *mm, struct repl_wait *wait)
 
 	if (!pgtable_repl_lock(mm, wait))
 		return true;
-	WRITE_ONCE(mm->pgtable_repl->busy_until, until);
+	WRITE_ONCE(mm_repl_owner(mm)->busy_until, until);
 	return false;
 }
 

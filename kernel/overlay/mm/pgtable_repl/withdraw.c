@@ -23,7 +23,7 @@ static void repl_del_domains(struct mm_struct *mm, const nodemask_t *domains,
 	arch_pgtable_repl_del(mm, domains, pages);
 	/* A tree has a root, and no table is copied without it. */
 	if (!virt_to_ptdesc(mm->pgd)->pt_repl)
-		pgtable_repl_memcg_forget(mm->pgtable_repl);
+		pgtable_repl_memcg_forget(mm_repl_owner(mm));
 }
 
 /**
@@ -74,7 +74,7 @@ void pgtable_repl_withdraw(struct mm_struct *mm)
 	/* Who has published before that has set the policy before. */
 	pgtable_repl_get(mm, &policy);
 	/* Afterwards: the mode may be another one by now, and somebody look already. */
-	pgtable_repl_rebuild(repl, &policy.nodes);
+	pgtable_repl_rebuild(&repl->owner, &policy.nodes);
 }
 
 /**

@@ -55,7 +55,7 @@ static bool repl_stopped(struct repl_build *build)
 	if (READ_ONCE(build->stopped))
 		return true;
 	if (!fatal_signal_pending(current) && !repl_domains_changing() &&
-	    !pgtable_repl_dying(build->mm))
+	    !pgtable_repl_dying(mm_repl_owner(build->mm)))
 		return false;
 	WRITE_ONCE(build->stopped, true);
 	return true;
@@ -78,7 +78,7 @@ static void repl_stash_fill(struct repl_builder *builder, struct ptdesc *table,
 		    !repl_lacks_copy(entry, level, domain))
 			continue;
 		builder->stash[domain] =
-			pgtable_repl_alloc_page(build->mm, domain, 0,
+			pgtable_repl_alloc_page(mm_repl_owner(build->mm), domain, 0,
 						GFP_KERNEL | __GFP_NORETRY |
 						__GFP_NOWARN);
 		if (!builder->stash[domain])
@@ -92,7 +92,7 @@ static void repl_stash_empty(struct repl_builder *builder)
 
 	for_each_node_mask(domain, *builder->build->domains) {
 		if (builder->stash[domain])
-			pgtable_repl_free_page(builder->build->mm,
+			pgtable_repl_free_page(mm_repl_owner(builder->build->mm),
 					       builder->stash[domain]);
 		builder->stash[domain] = NULL;
 	}
@@ -283,7 +283,7 @@ static unsigned int repl_threads_max(struct mm_struct *mm)
 
 #ifdef CONFIG_MEMCG
 	/* In fork, the child names its parent's task group, which it does not hold. */
-	if (READ_ONCE(mm->pgtable_repl->forker))
+	if (READ_ONCE(mm_repl_owner(mm)->forker))
 		return 1;
 #endif
 	rcu_read_lock();
@@ -314,7 +314,8 @@ static void repl_build(struct mm_struct *mm, const nodemask_t *domains)
 	if (!self) {
 		/* No table is lost, only the domains' roots go without. */
 		for_each_node_mask(domain, *domains)
-			pgtable_repl_lacks(repl, pgtable_repl_domain_node(domain));
+			pgtable_repl_lacks(&repl->owner,
+					   pgtable_repl_domain_node(domain));
 		return;
 	}
 	atomic_long_set(&repl->built, 0);
@@ -340,7 +341,7 @@ static void repl_build(struct mm_struct *mm, const nodemask_t *domains)
 		nodes_clear(nodes);
 		for_each_node_mask(domain, *domains)
 			node_set(pgtable_repl_domain_node(domain), nodes);
-		pgtable_repl_rebuild(repl, &nodes);
+		pgtable_repl_rebuild(&repl->owner, &nodes);
 	}
 
 	WRITE_ONCE(repl->to_build, 0);
@@ -366,7 +367,7 @@ void arch_pgtable_repl_add(struct mm_struct *mm, const nodemask_t *domains)
 			repl_new_root(mm, domain);
 
 	/* Lazy trees grow as they are used. */
-	if (repl->policy.mode != PR_PGTABLE_REPL_LAZY)
+	if (repl->owner.policy.mode != PR_PGTABLE_REPL_LAZY)
 		repl_build(mm, domains);
 
 	repl_publish(mm, domains, true);

@@ -235,7 +235,7 @@ void arch_pgtable_repl_check(struct mm_struct *mm,
 		 * taken down or published again; its node lacks copies until then.
 		 */
 		if (!READ_ONCE(repl->roots[domain]) &&
-		    node_isset(pgtable_repl_domain_node(domain), repl->lacking))
+		    node_isset(pgtable_repl_domain_node(domain), repl->owner.lacking))
 			continue;
 		if ((copy ? ptdesc_address(copy) : NULL) !=
 		    repl->roots[domain])

@@ -61,7 +61,7 @@ static void repl_link_filled(struct ptdesc *table, struct mm_struct *mm,
 		if (!repl_lacks_copy(entry + i, PG_LEVEL_2M, domain))
 			continue;
 		repl_lack_table(PG_LEVEL_4K, mm, domain, false);
-		pgtable_repl_lacks(mm->pgtable_repl,
+		pgtable_repl_lacks(mm_repl_owner(mm),
 				   pgtable_repl_domain_node(domain));
 	}
 }

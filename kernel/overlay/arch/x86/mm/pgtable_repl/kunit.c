@@ -80,7 +80,7 @@ static long repl_test_pages(struct repl_test *t)
 	int nid;
 
 	for (nid = 0; nid < nr_node_ids; nid++)
-		pages += atomic_long_read(&t->mm->pgtable_repl->node_pages[nid]);
+		pages += atomic_long_read(&t->mm->pgtable_repl->owner.node_pages[nid]);
 	return pages;
 }
 
@@ -647,7 +647,7 @@ static void repl_test_change_of_mask(struct kunit *test)
 		KUNIT_ASSERT_EQ(test, repl_test_set(t, &one), 0);
 		KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
 		KUNIT_EXPECT_EQ(test, repl_test_pages(t),
-			atomic_long_read(&t->mm->pgtable_repl->node_pages[d]));
+			atomic_long_read(&t->mm->pgtable_repl->owner.node_pages[d]));
 		KUNIT_EXPECT_NOT_NULL(test,
 				      pgtable_repl_domain_root(t->mm, d));
 	}
@@ -707,8 +707,8 @@ static void repl_test_filled_before_it_is_linked(struct kunit *test)
 	set_pud(pud, *pud);
 	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
 	KUNIT_EXPECT_NOT_NULL(test, pmd->pt_repl);
-	KUNIT_EXPECT_FALSE(test, nodes_empty(t->mm->pgtable_repl->lacking));
-	pgtable_repl_refill(t->mm, NULL);
+	KUNIT_EXPECT_FALSE(test, nodes_empty(t->mm->pgtable_repl->owner.lacking));
+	pgtable_repl_refill(mm_repl_owner(t->mm), NULL);
 	KUNIT_EXPECT_NOT_NULL(test, pte->pt_repl);
 	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
 }
@@ -772,21 +772,21 @@ static void repl_test_leaves_reserves_alone(struct kunit *test)
 	struct page *page;
 
 	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	domain = first_node(t->mm->pgtable_repl->policy.nodes);
-	page = pgtable_repl_alloc_page(t->mm, domain, 0,
+	domain = first_node(t->mm->pgtable_repl->owner.policy.nodes);
+	page = pgtable_repl_alloc_page(mm_repl_owner(t->mm), domain, 0,
 				       GFP_NOWAIT | __GFP_NOWARN);
 	KUNIT_ASSERT_NOT_NULL(test, page);
-	pgtable_repl_free_page(t->mm, page);
+	pgtable_repl_free_page(mm_repl_owner(t->mm), page);
 
 	flags = memalloc_noreclaim_save();
 	repl_test_marks(&marks, pgtable_repl_domain_node(domain), true);
-	page = pgtable_repl_alloc_page(t->mm, domain, 0,
+	page = pgtable_repl_alloc_page(mm_repl_owner(t->mm), domain, 0,
 				       GFP_NOWAIT | __GFP_NOWARN);
 	repl_test_marks(&marks, pgtable_repl_domain_node(domain), false);
 	memalloc_noreclaim_restore(flags);
 	KUNIT_EXPECT_NULL(test, page);
 	if (page)
-		pgtable_repl_free_page(t->mm, page);
+		pgtable_repl_free_page(mm_repl_owner(t->mm), page);
 }
 
 #define TEST_RESERVE	8
@@ -799,11 +799,11 @@ static unsigned int repl_test_take(struct repl_test *t, int nid,
 	struct page *page;
 
 	for (nr = 0; nr < max; nr++) {
-		page = pgtable_repl_alloc_page(t->mm, nid, order,
+		page = pgtable_repl_alloc_page(mm_repl_owner(t->mm), nid, order,
 					       GFP_NOWAIT | __GFP_NOWARN);
 		if (!page)
 			break;
-		pgtable_repl_process_uncharge(t->mm->pgtable_repl, 1UL << order);
+		pgtable_repl_process_uncharge(mm_repl_owner(t->mm), 1UL << order);
 		pgtable_repl_group_uncharge(page);
 		__free_pages(page, order);
 	}
@@ -894,16 +894,16 @@ static void repl_test_others_are_exiting(struct kunit *test)
 	for_each_node_mask(i, policy.nodes)
 		nid = i;
 
-	atomic_long_add(64, &other->pgtable_repl->node_pages[nid]);
+	atomic_long_add(64, &other->pgtable_repl->owner.node_pages[nid]);
 	atomic_set(&other->mm_users, 0);
 	repl_test_marks(&marks, nid, true);
 	pgtable_repl_want(nid, 4096);
 	pgtable_repl_drop_now(MAX_SCHEDULE_TIMEOUT);
 	repl_test_marks(&marks, nid, false);
 	atomic_set(&other->mm_users, 1);
-	atomic_long_sub(64, &other->pgtable_repl->node_pages[nid]);
+	atomic_long_sub(64, &other->pgtable_repl->owner.node_pages[nid]);
 
-	KUNIT_EXPECT_TRUE(test, node_isset(nid, t->mm->pgtable_repl->dropped));
+	KUNIT_EXPECT_TRUE(test, node_isset(nid, t->mm->pgtable_repl->owner.dropped));
 	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
 	mmput(other);
 }
@@ -918,7 +918,7 @@ static bool repl_test_want(struct repl_test *t, int nid, unsigned long pages)
 		pgtable_repl_want(nid, pages);
 	pgtable_repl_drop_now(MAX_SCHEDULE_TIMEOUT);
 	repl_test_marks(&marks, nid, false);
-	return node_isset(nid, t->mm->pgtable_repl->dropped);
+	return node_isset(nid, t->mm->pgtable_repl->owner.dropped);
 }
 
 /* What was wanted long ago does not pay for a tree now. */
@@ -938,7 +938,7 @@ static void repl_test_wants_expire(struct kunit *test)
 		kunit_skip(test, "needs memory for others meanwhile");
 	for_each_node_mask(i, policy.nodes)
 		nid = i;
-	had = &t->mm->pgtable_repl->node_pages[nid];
+	had = &t->mm->pgtable_repl->owner.node_pages[nid];
 	atomic_long_add(many, had);
 	at_once = repl_test_want(t, nid, many / 4 * 3);
 	msleep(5000);
@@ -1012,7 +1012,7 @@ static int repl_test_insist(void *arg)
 	 * Each time is one more that is busy: no wait for it is remembered, but that
 	 * somebody did not get the lock, which any user can see to.
 	 */
-	WRITE_ONCE(t->mm->pgtable_repl->busy_until, jiffies + 100 * HZ);
+	WRITE_ONCE(t->mm->pgtable_repl->owner.busy_until, jiffies + 100 * HZ);
 	for (nr = 0; nr < 3; nr++) {
 		WRITE_ONCE(*until, jiffies - 1);
 		if (pgtable_repl_lock(t->mm, &wait) != -EAGAIN || !wait.busy)
@@ -1056,7 +1056,7 @@ static void repl_test_mode_reaches_the_busy(struct kunit *test)
 	struct page *page;
 
 	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	domain = first_node(t->mm->pgtable_repl->policy.nodes);
+	domain = first_node(t->mm->pgtable_repl->owner.policy.nodes);
 	roots = repl_test_roots(t);
 	KUNIT_ASSERT_NE(test, roots, 0);
 
@@ -1064,17 +1064,17 @@ static void repl_test_mode_reaches_the_busy(struct kunit *test)
 	WRITE_ONCE(sysctl_pgtable_repl_mode, PGTABLE_REPL_SYS_OFF);
 	KUNIT_EXPECT_EQ(test, pgtable_repl_switch_off(t->mm, &wait), -EAGAIN);
 	KUNIT_EXPECT_TRUE(test, wait.busy);
-	page = pgtable_repl_alloc_page(t->mm, domain, 0,
+	page = pgtable_repl_alloc_page(mm_repl_owner(t->mm), domain, 0,
 				       GFP_NOWAIT | __GFP_NOWARN);
 	KUNIT_EXPECT_NULL(test, page);
 	if (page)
-		pgtable_repl_free_page(t->mm, page);
+		pgtable_repl_free_page(mm_repl_owner(t->mm), page);
 	KUNIT_EXPECT_EQ(test, repl_test_roots(t), 0);
 	mmap_read_unlock(t->mm);
 
 	/* Nor does who builds trees just then publish any. */
 	arch_pgtable_repl_lock(t->mm);
-	pgtable_repl_add_trees(t->mm, &t->mm->pgtable_repl->policy.nodes);
+	pgtable_repl_add_trees(t->mm, &t->mm->pgtable_repl->owner.policy.nodes);
 	arch_pgtable_repl_unlock(t->mm);
 	KUNIT_EXPECT_EQ(test, repl_test_roots(t), 0);
 	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
@@ -1082,7 +1082,7 @@ static void repl_test_mode_reaches_the_busy(struct kunit *test)
 	/* On again, before anybody got to it: what it asked for holds. */
 	WRITE_ONCE(sysctl_pgtable_repl_mode, PGTABLE_REPL_SYS_PROCESS);
 	KUNIT_EXPECT_EQ(test, pgtable_repl_switch_off(t->mm, &wait), 0);
-	pgtable_repl_refill(t->mm, &wait);
+	pgtable_repl_refill(mm_repl_owner(t->mm), &wait);
 	KUNIT_EXPECT_EQ(test, repl_test_roots(t), roots);
 
 	WRITE_ONCE(sysctl_pgtable_repl_mode, PGTABLE_REPL_SYS_OFF);
@@ -1982,7 +1982,7 @@ static void repl_test_lazy_gather_minds_huge_pages(struct kunit *test)
 	repl_test_lazy(test, 0);
 	domain = repl_test_used(test)->pt_repl_domain;
 	home = page_to_nid(virt_to_page(t->ptep));
-	if (!node_isset(home, t->mm->pgtable_repl->policy.nodes))
+	if (!node_isset(home, t->mm->pgtable_repl->owner.policy.nodes))
 		kunit_skip(test, "the table's node has no CPUs");
 	KUNIT_ASSERT_EQ(test, set_cpus_allowed_ptr(current,
 				pgtable_repl_domain_cpus(home)), 0);
@@ -2001,7 +2001,7 @@ static void repl_test_lazy_gather_minds_huge_pages(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, repl_test_reaches(t, &first, domain));
 	KUNIT_EXPECT_TRUE(test, repl_test_reaches(t, &second, domain));
 	/* Others have a root, and no copy of this PMD table. */
-	others = t->mm->pgtable_repl->policy.nodes;
+	others = t->mm->pgtable_repl->owner.policy.nodes;
 	node_clear(home, others);
 	node_clear(domain, others);
 	for_each_node_mask(nid, others)
@@ -2045,7 +2045,7 @@ static void repl_test_lazy_gather_minds_the_unrecorded(struct kunit *test)
 	repl_test_lazy(test, 0);
 	domain = repl_test_used(test)->pt_repl_domain;
 	home = page_to_nid(virt_to_page(t->ptep));
-	if (!node_isset(home, t->mm->pgtable_repl->policy.nodes)) {
+	if (!node_isset(home, t->mm->pgtable_repl->owner.policy.nodes)) {
 		tlb_finish_mmu(&first);
 		kunit_skip(test, "the table's node has no CPUs");
 	}
@@ -2168,7 +2168,7 @@ static void repl_test_lazy_gather_minds_khugepaged(struct kunit *test)
 	repl_test_lazy(test, 0);
 	repl_test_used(test);
 	home = page_to_nid(virt_to_page(t->ptep));
-	if (!node_isset(home, t->mm->pgtable_repl->policy.nodes))
+	if (!node_isset(home, t->mm->pgtable_repl->owner.policy.nodes))
 		kunit_skip(test, "the table's node has no CPUs");
 	KUNIT_ASSERT_EQ(test, set_cpus_allowed_ptr(current,
 				pgtable_repl_domain_cpus(home)), 0);
@@ -2313,11 +2313,11 @@ static void repl_test_stops_for_the_dying(struct kunit *test)
 	repl_test_tables(test);
 	table = virt_to_ptdesc(t->ptep);
 	owner->signal->flags |= SIGNAL_GROUP_EXIT;
-	KUNIT_EXPECT_TRUE(test, pgtable_repl_dying(t->mm));
 	KUNIT_EXPECT_EQ(test, repl_test_all(t), 0);
+	KUNIT_EXPECT_TRUE(test, pgtable_repl_dying(mm_repl_owner(t->mm)));
 	owner->signal->flags &= ~SIGNAL_GROUP_EXIT;
 	KUNIT_EXPECT_NULL(test, table->pt_repl);
-	KUNIT_EXPECT_FALSE(test, nodes_empty(t->mm->pgtable_repl->lacking));
+	KUNIT_EXPECT_FALSE(test, nodes_empty(t->mm->pgtable_repl->owner.lacking));
 	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
 	/* Asked again, with nobody dying. */
 	KUNIT_EXPECT_EQ(test, repl_test_all(t), 0);
@@ -2342,11 +2342,11 @@ static void repl_test_leaves_who_forks_alone(struct kunit *test)
 	child = kunit_kzalloc(test, sizeof(*child), GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, child);
 	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	t->mm->pgtable_repl->forking = true;
+	t->mm->pgtable_repl->owner.forking = true;
 	WRITE_ONCE(t->mm->owner, child);
-	KUNIT_EXPECT_FALSE(test, pgtable_repl_dying(t->mm));
+	KUNIT_EXPECT_FALSE(test, pgtable_repl_dying(mm_repl_owner(t->mm)));
 	WRITE_ONCE(t->mm->owner, owner);
-	t->mm->pgtable_repl->forking = false;
+	t->mm->pgtable_repl->owner.forking = false;
 	/* Nobody looks at it who has found it before. */
 	synchronize_rcu();
 #else
@@ -2373,10 +2373,10 @@ static void repl_test_comes_back_to_the_dying(struct kunit *test)
 	msleep(6000);
 	KUNIT_EXPECT_NULL(test, table->pt_repl);
 	owner->signal->flags &= ~SIGNAL_GROUP_EXIT;
-	for (tries = 0; tries < 700 && !nodes_empty(t->mm->pgtable_repl->lacking);
+	for (tries = 0; tries < 700 && !nodes_empty(t->mm->pgtable_repl->owner.lacking);
 	     tries++)
 		msleep(100);
-	KUNIT_EXPECT_TRUE(test, nodes_empty(t->mm->pgtable_repl->lacking));
+	KUNIT_EXPECT_TRUE(test, nodes_empty(t->mm->pgtable_repl->owner.lacking));
 	/* That is cleared first, under the lock. */
 	mmap_write_lock(t->mm);
 	mmap_write_unlock(t->mm);
@@ -2404,7 +2404,7 @@ static void repl_test_lazy_asked_again(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, pgtable_repl_set(t->mm, &policy), 0);
 	KUNIT_EXPECT_PTR_EQ(test, pgtable_repl_domain_root(t->mm, last), lacks);
 	/* As if it had found no memory for a copy. */
-	node_set(last, t->mm->pgtable_repl->lacking);
+	node_set(last, t->mm->pgtable_repl->owner.lacking);
 	node_set(last, t->mm->pgtable_repl->linked);
 	KUNIT_EXPECT_EQ(test, pgtable_repl_set(t->mm, &policy), 0);
 	KUNIT_EXPECT_PTR_NE(test, pgtable_repl_domain_root(t->mm, last), lacks);

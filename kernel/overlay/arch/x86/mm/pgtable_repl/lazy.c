@@ -252,7 +252,7 @@ static void repl_fault_prepare(struct repl_fault *f, struct ptdesc *table,
 	f->failed = false;
 	if (f->page || f->atomic || !repl_lacks_copy(entry, level, f->domain))
 		return;
-	f->page = pgtable_repl_alloc_page(f->mm, f->domain, 0,
+	f->page = pgtable_repl_alloc_page(mm_repl_owner(f->mm), f->domain, 0,
 					  GFP_KERNEL | __GFP_NORETRY |
 					  __GFP_NOWARN);
 	f->failed = !f->page;
@@ -284,7 +284,7 @@ static noinline bool repl_fault(struct repl_fault *f)
 		table = next;
 	} while (table && level-- > PG_LEVEL_2M);
 	if (f->page)
-		pgtable_repl_free_page(f->mm, f->page);
+		pgtable_repl_free_page(&repl->owner, f->page);
 	if (served) {
 		count_vm_event(PGTABLE_REPL_FILL);
 		atomic_long_inc(&repl->fills);

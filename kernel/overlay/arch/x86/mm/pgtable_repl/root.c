@@ -76,7 +76,7 @@ EXPORT_SYMBOL_GPL(__pgtable_repl_loaded_pgd);
 static pgd_t *repl_make_root(struct mm_struct *mm, unsigned int domain,
 			     struct page *page)
 {
-	bool lazy = mm->pgtable_repl->policy.mode == PR_PGTABLE_REPL_LAZY;
+	bool lazy = mm_repl_owner(mm)->policy.mode == PR_PGTABLE_REPL_LAZY;
 	struct ptdesc *table = virt_to_ptdesc(mm->pgd);
 	struct ptdesc *copy = page_ptdesc(page);
 	pteval_t *from = (pteval_t *)mm->pgd;
@@ -117,7 +117,7 @@ pgd_t *repl_new_root(struct mm_struct *mm, unsigned int domain)
 {
 	struct page *page;
 
-	page = pgtable_repl_alloc_page(mm, domain, PGD_ALLOCATION_ORDER,
+	page = pgtable_repl_alloc_page(mm_repl_owner(mm), domain, PGD_ALLOCATION_ORDER,
 				       GFP_KERNEL | __GFP_NORETRY |
 				       __GFP_NOWARN);
 	if (!page) {
@@ -136,7 +136,7 @@ static void repl_filter(struct pgtable_repl *repl, const nodemask_t *domains)
 {
 	unsigned int domain;
 
-	if (repl->policy.mode != PR_PGTABLE_REPL_LAZY)
+	if (repl->owner.policy.mode != PR_PGTABLE_REPL_LAZY)
 		return;
 	if (!++repl->publications)
 		repl->publications = 1;
@@ -147,7 +147,7 @@ static void repl_filter(struct pgtable_repl *repl, const nodemask_t *domains)
 			node_set(domain, repl->filtered);
 	/* A gather is pending by now, or sees @filtered: pgtable_repl_gather_begin() */
 	smp_mb();
-	if (!mm_tlb_flush_pending(repl->mm))
+	if (!mm_tlb_flush_pending(repl->owner.mm))
 		WRITE_ONCE(repl->unrecorded, 0);
 }
 
@@ -173,7 +173,8 @@ void repl_publish(struct mm_struct *mm, const nodemask_t *domains, bool reload)
 		struct ptdesc *root = repl_find(virt_to_ptdesc(mm->pgd), domain);
 
 		if (off)
-			pgtable_repl_lacks(repl, pgtable_repl_domain_node(domain));
+			pgtable_repl_lacks(&repl->owner,
+					   pgtable_repl_domain_node(domain));
 		else
 			WRITE_ONCE(repl->roots[domain],
 				   root ? ptdesc_address(root) : NULL);

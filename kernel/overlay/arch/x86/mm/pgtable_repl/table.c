@@ -137,7 +137,7 @@ struct ptdesc *repl_copy_table(struct ptdesc *table, enum pg_level level,
 	struct ptdesc *copy;
 
 	if (!page)
-		page = pgtable_repl_alloc_page(mm, domain, 0,
+		page = pgtable_repl_alloc_page(mm_repl_owner(mm), domain, 0,
 					       GFP_NOWAIT | __GFP_NOWARN);
 	if (!page) {
 		repl_lack_table(level, mm, domain, lazy);

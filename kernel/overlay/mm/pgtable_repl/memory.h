@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Page-table replication: memory for copies, and who owns them.
+ *
+ * Whoever has copies of page tables is an owner: here alone, where pages are had,
+ * counted, limited and given back, it does not matter of what.  Layers above know
+ * address spaces.
+ */
+#ifndef _MM_PGTABLE_REPL_MEMORY_H
+#define _MM_PGTABLE_REPL_MEMORY_H
+
+#include <linux/atomic.h>
+#include <linux/list.h>
+#include <linux/mm_types.h>
+#include <linux/nodemask.h>
+#include <linux/pgtable_repl.h>
+#include <linux/prctl.h>
+#include <linux/spinlock.h>
+#include "domain.h"
+
+struct mem_cgroup;
+struct obj_cgroup;
+
+/* Few processes are ever moved, fewer of them twice. */
+#define REPL_PAYERS		4
+
+/**
+ * struct pgtable_repl_owner - who has copies
+ *
+ * @mm: whose group, cpuset and limits hold
+ * @list: all of these; see owner.c
+ * @nr: place on the list
+ * @policy: what is in force; of an address space, written under its mmap lock
+ * @policy_lock: and under this one, which nothing is done under but the copying
+ * @forking: it belongs to a child whose fork may still fail
+ * @forker: in a child that is being forked, the memory cgroup that pays for it;
+ *	read under RCU
+ * @fork_tables: how many tables its parent had when that began
+ * @lacking: nodes on which a copy could not be made; set without a lock
+ * @rebuild: of what is in @lacking, some is not for want of memory; likewise
+ * @dropped: nodes whose tree was taken down to free memory
+ * @dropped_at: when, in jiffies
+ * @dropped_pages: how many pages that freed; of no meaning without @dropped
+ * @payers: memory cgroups that copies were charged to since there are trees, which
+ *	need not be the one that @mm's process is in by now; NULL: no more; added to
+ *	without a lock, read under RCU
+ * @many_payers: these are not all
+ * @squeeze: the memory cgroup is short of memory: take the copies down
+ * @busy_until: workers leave it alone until then, in jiffies: its lock was taken
+ * @held: pages that are going to be copies, and count for limits already
+ * @node_pages: copies by node, nr_node_ids elements
+ */
+struct pgtable_repl_owner {
+	struct mm_struct *mm;
+	struct list_head list;
+	u64 nr;
+	struct pgtable_repl_policy policy;
+	spinlock_t policy_lock;
+	bool forking;
+	struct mem_cgroup *forker;
+	unsigned long fork_tables;
+	nodemask_t lacking;
+	bool rebuild;
+	bool squeeze;
+	bool many_payers;
+	nodemask_t dropped;
+	unsigned long dropped_at;
+	unsigned long dropped_pages;
+	struct obj_cgroup *payers[REPL_PAYERS];
+	unsigned long busy_until;
+	atomic_long_t held;
+	atomic_long_t *node_pages;
+};
+
+/* Set by or for the process itself: no group's or system's policy changes it. */
+static inline bool pgtable_repl_own(const struct pgtable_repl_policy *policy)
+{
+	return policy->source == PGTABLE_REPL_PRCTL ||
+	       policy->source == PGTABLE_REPL_PROC ||
+	       policy->source == PGTABLE_REPL_INHERITED;
+}
+
+static inline bool pgtable_repl_is_lazy(const struct pgtable_repl_policy *policy)
+{
+	return policy->mode == PR_PGTABLE_REPL_LAZY;
+}
+
+/**
+ * struct repl_freed - pages of trees that a walk has taken down
+ * @pages: by page->lru, as of pgtable_repl_free_pages()
+ * @nr: how many
+ *
+ * Those of several address spaces share a grace period: there may be thousands,
+ * with few pages each.
+ */
+struct repl_freed {
+	struct list_head pages;
+	unsigned long nr;
+};
+
+/* So many are freed at the latest. */
+#define REPL_BATCH_MAX		512
+
+#define REPL_FREED_INIT(name)	{ .pages = LIST_HEAD_INIT((name).pages) }
+
+/**
+ * struct repl_wait - how long a change waits for address spaces that are busy
+ * @left: in jiffies; for all that it goes through together
+ * @freed: gets the pages of trees that are taken down, for
+ *	pgtable_repl_free_all(); NULL: each address space's are freed with it
+ * @busy: one was left as it is; come back
+ * @insist: queue up for locks for so long, in jiffies, on the worker of
+ *	pgtable_repl_insist_work()
+ *
+ * A process can hold its mmap lock for as long as it likes: by a page fault on a
+ * file whose server does not answer, or on a frozen file system.  Who changes
+ * something for others must not wait for it, and not queue up for the lock
+ * either: that would stop its readers, too, such as ps.
+ */
+struct repl_wait {
+	unsigned long left;
+	struct repl_freed *freed;
+	bool busy;
+	unsigned long insist;
+};
+
+/* Of a user who changes many at a time, and of workers. */
+#define REPL_WAIT_USER		((struct repl_wait){ .left = 2 * HZ })
+#define REPL_WAIT_NONE		((struct repl_wait){ .left = 0 })
+#define REPL_WAIT_INSIST(for_)	((struct repl_wait){ .insist = (for_) })
+/* When workers come back, at first and at last. */
+#define REPL_BUSY_DELAY		((unsigned long)HZ)
+#define REPL_BUSY_MAX		(32 * REPL_BUSY_DELAY)
+
+/* setting.c */
+extern int sysctl_pgtable_repl_mode;
+extern int sysctl_pgtable_repl_prefetch;
+
+/* key.c */
+void pgtable_repl_key_get(bool lazy);
+bool pgtable_repl_key_tryget(bool lazy);
+void pgtable_repl_key_put(bool lazy);
+int pgtable_repl_key_users(bool lazy);
+
+/* asked.c */
+void pgtable_repl_system_policy(struct pgtable_repl_policy *policy);
+bool pgtable_repl_forbidden(struct pgtable_repl_owner *owner,
+			    struct mem_cgroup *memcg, int nid);
+
+/* free.c */
+void pgtable_repl_free_pages(struct list_head *pages);
+void pgtable_repl_free_pages_later(struct list_head *pages);
+void pgtable_repl_free(struct list_head *pages, struct repl_wait *wait);
+void pgtable_repl_free_all(struct repl_freed *freed);
+
+/* owner.c */
+
+/*
+ * A walk along the list.  The place is kept by a reference to the mm_struct,
+ * which takes its state off the list in its last mmdrop(): so that each is
+ * passed once, however many there are, and with the lock dropped in between.
+ */
+struct repl_walk {
+	struct pgtable_repl_owner *at;
+	u64 end;		/* later ones are left out */
+};
+
+int pgtable_repl_owner_init(struct pgtable_repl_owner *owner, struct mm_struct *mm);
+void pgtable_repl_owner_exit(struct pgtable_repl_owner *owner);
+void pgtable_repl_owner_add(struct pgtable_repl_owner *owner);
+void pgtable_repl_owner_del(struct pgtable_repl_owner *owner);
+void repl_walk_begin(struct repl_walk *walk);
+void repl_walk_end(struct repl_walk *walk);
+struct pgtable_repl_owner *
+repl_walk_next(struct repl_walk *walk,
+	       bool (*look)(struct pgtable_repl_owner *owner, void *arg), void *arg);
+void pgtable_repl_for_each(bool (*look)(struct pgtable_repl_owner *owner),
+			   void (*work)(struct pgtable_repl_owner *owner,
+					struct repl_wait *wait),
+			   struct repl_wait *wait);
+long pgtable_repl_pages(struct pgtable_repl_owner *owner);
+bool pgtable_repl_busy(struct pgtable_repl_owner *owner);
+
+/* limit.c */
+extern unsigned long sysctl_pgtable_repl_process_max;
+extern int sysctl_pgtable_repl_node_max;
+bool pgtable_repl_node_free_with(int nid, unsigned int times,
+				 unsigned long more);
+bool pgtable_repl_node_free(int nid, unsigned int times);
+bool pgtable_repl_node_room(struct pgtable_repl_owner *owner, int nid,
+			    unsigned int share);
+bool pgtable_repl_memcg_room(struct mem_cgroup *memcg, unsigned int share,
+			     unsigned long pages);
+bool pgtable_repl_owner_room(struct pgtable_repl_owner *owner,
+			     unsigned int memcg_share, unsigned long memcg_pages,
+			     unsigned int group_share);
+bool pgtable_repl_process_charge(struct pgtable_repl_owner *owner,
+				 unsigned long pages);
+void pgtable_repl_process_uncharge(struct pgtable_repl_owner *owner,
+				   unsigned long pages);
+unsigned long pgtable_repl_fork_lacks(struct pgtable_repl_owner *owner);
+
+/* repair.c */
+void pgtable_repl_lacks(struct pgtable_repl_owner *owner, int nid);
+void pgtable_repl_rebuild(struct pgtable_repl_owner *owner,
+			  const nodemask_t *nodes);
+void pgtable_repl_repair_later(void);
+bool pgtable_repl_dying(struct pgtable_repl_owner *owner);
+void pgtable_repl_refill(struct pgtable_repl_owner *owner, struct repl_wait *wait);
+
+/* pressure.c */
+void pgtable_repl_squeeze(struct pgtable_repl_owner *owner);
+void pgtable_repl_drop(struct pgtable_repl_owner *owner, struct repl_wait *wait);
+void pgtable_repl_give_back(struct mem_cgroup *memcg, long pages,
+			    struct repl_wait *wait);
+void pgtable_repl_want(int nid, unsigned long pages);
+void pgtable_repl_drop_now(long timeout);
+/* Copies leave one in so many pages of a memory cgroup's limit alone. */
+#define REPL_MEMCG_SHARE	16
+
+#ifdef CONFIG_MEMCG
+/* asked.c */
+bool pgtable_repl_groups_ask(void);
+bool pgtable_repl_group_policy(struct mm_struct *mm,
+			       struct pgtable_repl_policy *policy);
+void pgtable_repl_memcg_policy(struct mem_cgroup *memcg,
+			       struct pgtable_repl_policy *policy);
+/* charge.c */
+struct mem_cgroup *pgtable_repl_get_memcg(struct pgtable_repl_owner *owner);
+void pgtable_repl_memcg_fork(struct pgtable_repl_owner *owner);
+void pgtable_repl_memcg_forked(struct pgtable_repl_owner *owner);
+bool pgtable_repl_group_room(struct mem_cgroup *memcg, unsigned int share,
+			     unsigned long pages);
+bool pgtable_repl_group_charge(struct page *page);
+void pgtable_repl_group_uncharge(struct page *page);
+void pgtable_repl_group_pays(struct page *page,
+			     struct pgtable_repl_owner *owner);
+bool pgtable_repl_memcg_pays(struct pgtable_repl_owner *owner,
+			     struct mem_cgroup *memcg, bool maybe);
+void pgtable_repl_memcg_forget(struct pgtable_repl_owner *owner);
+long pgtable_repl_memcg_pages(struct mem_cgroup *memcg);
+unsigned long pgtable_repl_memcg_want(struct mem_cgroup *memcg,
+				      unsigned long pages);
+bool pgtable_repl_memcg_had(struct mem_cgroup *memcg, unsigned long turn);
+bool pgtable_repl_memcg_wants(struct mem_cgroup **memcg, long *pages);
+void pgtable_repl_memcg_served(struct mem_cgroup *memcg);
+extern int pgtable_repl_shrinker_id;
+#else
+static inline bool pgtable_repl_groups_ask(void)
+{
+	return false;
+}
+
+static inline bool pgtable_repl_memcg_wants(struct mem_cgroup **memcg,
+					    long *pages)
+{
+	return false;
+}
+
+static inline void pgtable_repl_memcg_served(struct mem_cgroup *memcg) { }
+
+static inline struct mem_cgroup *
+pgtable_repl_get_memcg(struct pgtable_repl_owner *owner)
+{
+	return NULL;
+}
+
+static inline void pgtable_repl_memcg_fork(struct pgtable_repl_owner *owner) { }
+static inline void pgtable_repl_memcg_forked(struct pgtable_repl_owner *owner) { }
+
+static inline bool pgtable_repl_group_policy(struct mm_struct *mm,
+					     struct pgtable_repl_policy *policy)
+{
+	return false;
+}
+
+static inline void pgtable_repl_memcg_policy(struct mem_cgroup *memcg,
+					     struct pgtable_repl_policy *policy)
+{
+}
+
+static inline bool pgtable_repl_group_room(struct mem_cgroup *memcg,
+					   unsigned int share,
+					   unsigned long pages)
+{
+	return true;
+}
+
+static inline bool pgtable_repl_group_charge(struct page *page)
+{
+	return true;
+}
+
+static inline void pgtable_repl_group_uncharge(struct page *page) { }
+
+static inline void pgtable_repl_group_pays(struct page *page,
+					   struct pgtable_repl_owner *owner)
+{
+}
+
+static inline bool pgtable_repl_memcg_pays(struct pgtable_repl_owner *owner,
+					   struct mem_cgroup *memcg, bool maybe)
+{
+	return false;
+}
+
+static inline void pgtable_repl_memcg_forget(struct pgtable_repl_owner *owner) { }
+
+static inline long pgtable_repl_memcg_pages(struct mem_cgroup *memcg)
+{
+	return 0;
+}
+#endif
+/* What of a group's limit must be free before missing copies are made again. */
+#define REPL_GROUP_SHARE	8
+/* The same of what copies may take of a node. */
+#define REPL_NODE_SHARE		8
+
+/* page.c */
+struct page *pgtable_repl_alloc_page(struct pgtable_repl_owner *owner,
+				     unsigned int domain, unsigned int order,
+				     gfp_t gfp);
+void pgtable_repl_free_page(struct pgtable_repl_owner *owner, struct page *page);
+void pgtable_repl_count(struct pgtable_repl_owner *owner, struct page *page,
+			int sign);
+int pgtable_repl_set_reserve(unsigned long pages);
+unsigned long pgtable_repl_reserve_pages(int nid);
+
+#endif /* _MM_PGTABLE_REPL_MEMORY_H */
