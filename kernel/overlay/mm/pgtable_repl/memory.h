@@ -24,12 +24,17 @@ struct obj_cgroup;
 /* Few processes are ever moved, fewer of them twice. */
 #define REPL_PAYERS		4
 
+/* A place on the list of owners: of one, by number, or of a walk, whose is 0. */
+struct repl_place {
+	struct list_head list;
+	u64 nr;
+};
+
 /**
  * struct pgtable_repl_owner - who has copies
  *
  * @mm: whose group, cpuset and limits hold
- * @list: all of these; see owner.c
- * @nr: place on the list
+ * @place: on the list of all of these; see owner.c
  * @policy: what is in force; of an address space, written under its mmap lock
  * @policy_lock: and under this one, which nothing is done under but the copying
  * @forking: it belongs to a child whose fork may still fail
@@ -52,8 +57,7 @@ struct obj_cgroup;
  */
 struct pgtable_repl_owner {
 	struct mm_struct *mm;
-	struct list_head list;
-	u64 nr;
+	struct repl_place place;
 	struct pgtable_repl_policy policy;
 	spinlock_t policy_lock;
 	bool forking;
@@ -156,12 +160,12 @@ void pgtable_repl_free_all(struct repl_freed *freed);
 /* owner.c */
 
 /*
- * A walk along the list.  The place is kept by a reference to the mm_struct,
- * which takes its state off the list in its last mmdrop(): so that each is
- * passed once, however many there are, and with the lock dropped in between.
+ * A walk along the list.  It is on the list itself, behind the last one that was
+ * looked at: so that each is passed once, however many there are, with the lock
+ * dropped in between, and none has to stay for the walk to find on.
  */
 struct repl_walk {
-	struct pgtable_repl_owner *at;
+	struct repl_place at;
 	u64 end;		/* later ones are left out */
 };
 

@@ -10,7 +10,7 @@
 #include <linux/spinlock.h>
 #include "memory.h"
 
-static LIST_HEAD(repl_list);		/* every owner, by @nr */
+static LIST_HEAD(repl_list);	/* every owner, by its number, and walks */
 static DEFINE_SPINLOCK(repl_list_lock);
 static u64 repl_list_nr;		/* of the last one */
 
@@ -49,31 +49,36 @@ void pgtable_repl_owner_exit(struct pgtable_repl_owner *owner)
 void pgtable_repl_owner_add(struct pgtable_repl_owner *owner)
 {
 	spin_lock(&repl_list_lock);
-	owner->nr = ++repl_list_nr;
-	list_add_tail(&owner->list, &repl_list);
+	owner->place.nr = ++repl_list_nr;
+	list_add_tail(&owner->place.list, &repl_list);
 	spin_unlock(&repl_list_lock);
 }
 
 /**
  * pgtable_repl_owner_del() - have walks find an owner no more
  * @owner: the owner
+ *
+ * Waits for no walk: a visit may have put the last reference, and be here.
+ *
+ * Context: process context.
  */
 void pgtable_repl_owner_del(struct pgtable_repl_owner *owner)
 {
 	spin_lock(&repl_list_lock);
-	list_del(&owner->list);
+	list_del(&owner->place.list);
 	spin_unlock(&repl_list_lock);
 }
 
 /**
- * repl_walk_begin() - begin a walk along those that have state by now
+ * repl_walk_begin() - begin a walk along the owners that there are by now
  * @walk: the walk, for repl_walk_end()
  */
 void repl_walk_begin(struct repl_walk *walk)
 {
-	walk->at = NULL;
+	walk->at.nr = 0;
 	spin_lock(&repl_list_lock);
 	walk->end = repl_list_nr;
+	list_add(&walk->at.list, &repl_list);
 	spin_unlock(&repl_list_lock);
 }
 
@@ -83,22 +88,13 @@ void repl_walk_begin(struct repl_walk *walk)
  */
 void repl_walk_end(struct repl_walk *walk)
 {
-	if (walk->at)
-		mmdrop(walk->at->mm);
-	walk->at = NULL;
+	spin_lock(&repl_list_lock);
+	list_del(&walk->at.list);
+	spin_unlock(&repl_list_lock);
 }
 
 /* So many are looked at before the lock is dropped for a moment. */
 #define REPL_WALK_BATCH		64
-
-/* Go on to @owner; false if its mm_struct is in its last mmdrop(). */
-static bool repl_walk_to(struct repl_walk *walk, struct pgtable_repl_owner *owner)
-{
-	if (!atomic_inc_not_zero(&owner->mm->mm_count))
-		return false;
-	walk->at = owner;
-	return true;
-}
 
 /**
  * repl_walk_next() - the next one that is wanted
@@ -113,35 +109,34 @@ struct pgtable_repl_owner *
 repl_walk_next(struct repl_walk *walk,
 	       bool (*look)(struct pgtable_repl_owner *owner, void *arg), void *arg)
 {
-	struct pgtable_repl_owner *owner, *from, *found = NULL;
+	struct pgtable_repl_owner *owner, *found = NULL;
+	struct repl_place *place;
 	unsigned int seen;
 	bool more;
 
 	do {
-		from = walk->at;
 		seen = 0;
 		more = false;
 		spin_lock(&repl_list_lock);
-		owner = list_prepare_entry(from, &repl_list, list);
-		list_for_each_entry_continue(owner, &repl_list, list) {
-			if (owner->nr > walk->end)
+		place = &walk->at;
+		list_for_each_entry_continue(place, &repl_list, list) {
+			if (!place->nr)		/* another walk is here */
+				continue;
+			if (place->nr > walk->end)
 				break;
-			if (look(owner, arg) && mmget_not_zero(owner->mm)) {
+			owner = container_of(place, struct pgtable_repl_owner,
+					     place);
+			if (look(owner, arg) && mmget_not_zero(owner->mm))
 				found = owner;
-				repl_walk_to(walk, owner);
-				break;
-			}
-			if (++seen >= REPL_WALK_BATCH &&
-			    repl_walk_to(walk, owner)) {
-				more = true;
+			more = ++seen >= REPL_WALK_BATCH;
+			if (found || more) {
+				list_move(&walk->at.list, &place->list);
 				break;
 			}
 		}
 		spin_unlock(&repl_list_lock);
-		if (from && from != walk->at)
-			mmdrop(from->mm);
 		cond_resched();
-	} while (more);
+	} while (more && !found);
 	return found;
 }
 
