@@ -17,6 +17,8 @@
 #include <trace/events/pgtable_repl.h>
 #include "internal.h"
 
+static const struct pgtable_repl_owner_ops repl_mm_ops;
+
 /* Give an mm its state, under arch_pgtable_repl_lock(); @forking as in there. */
 struct pgtable_repl *pgtable_repl_create(struct mm_struct *mm, bool forking)
 {
@@ -33,7 +35,7 @@ struct pgtable_repl *pgtable_repl_create(struct mm_struct *mm, bool forking)
 		kfree(repl);
 		return NULL;
 	}
-	if (pgtable_repl_owner_init(&repl->owner, mm)) {
+	if (pgtable_repl_owner_init(&repl->owner, &repl_mm_ops, mm)) {
 		free_cpumask_var(repl->readers);
 		kfree(repl->retired);
 		kfree(repl);
@@ -440,6 +442,24 @@ int pgtable_repl_switch_off(struct mm_struct *mm, struct repl_wait *wait)
 		pgtable_repl_withdraw(mm);
 	return err == -EPERM ? 0 : err;
 }
+
+static void repl_mm_apply(struct pgtable_repl_owner *owner, struct repl_wait *wait)
+{
+	if (READ_ONCE(sysctl_pgtable_repl_mode) == PGTABLE_REPL_SYS_OFF)
+		pgtable_repl_switch_off(owner->mm, wait);
+	else
+		pgtable_repl_follow(owner->mm, wait);
+}
+
+static const struct pgtable_repl_owner_ops repl_mm_ops = {
+	.get		= pgtable_repl_mm_get,
+	.put		= pgtable_repl_mm_put,
+	.apply		= repl_mm_apply,
+	.withdraw	= pgtable_repl_mm_withdraw,
+	.build		= pgtable_repl_mm_build,
+	.drop		= pgtable_repl_mm_drop,
+	.trim		= pgtable_repl_mm_trim,
+};
 
 /**
  * pgtable_repl_set_off() - switch replication off, until what holds is followed

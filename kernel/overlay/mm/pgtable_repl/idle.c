@@ -44,23 +44,17 @@ void pgtable_repl_watch_idle(void)
 /* A look ends where it is once there are to be none. */
 static bool repl_idle_look(struct pgtable_repl_owner *owner)
 {
-	return repl_idle_period() && READ_ONCE(owner->mm->pgtable_repl->lazy);
+	return repl_idle_period() && READ_ONCE(owner->policy.mode) == PR_PGTABLE_REPL_LAZY;
 }
 
 static void repl_idle_one(struct pgtable_repl_owner *owner, struct repl_wait *wait)
 {
-	struct mm_struct *mm = owner->mm;
-	LIST_HEAD(pages);
-
 	repl_idle_any = true;
 	mutex_lock(&repl_idle_mutex);
 	/* One that is busy is looked at next time. */
-	if (repl_idle_period() && !pgtable_repl_lock(mm, wait)) {
-		arch_pgtable_repl_idle(mm, &pages);
-		arch_pgtable_repl_unlock(mm);
-	}
+	if (repl_idle_period())
+		owner->ops->trim(owner, wait);
 	mutex_unlock(&repl_idle_mutex);
-	pgtable_repl_free(&pages, wait);
 }
 
 static void repl_idle(struct work_struct *work)

@@ -106,7 +106,6 @@ unsigned int pgtable_repl_prefetch(struct mm_struct *mm);
 
 /* wait.c */
 int pgtable_repl_lock(struct mm_struct *mm, struct repl_wait *wait);
-bool pgtable_repl_worker_lock(struct mm_struct *mm, struct repl_wait *wait);
 enum repl_insist { REPL_INSIST_MODE, REPL_INSIST_GROUPS, REPL_INSIST_NR };
 void pgtable_repl_insist_work(enum repl_insist which,
 			      struct kthread_delayed_work *work,
@@ -119,9 +118,23 @@ void pgtable_repl_del_trees(struct mm_struct *mm, const nodemask_t *nodes,
 void pgtable_repl_settle(struct mm_struct *mm);
 void pgtable_repl_withdraw(struct mm_struct *mm);
 
-/* rebase.c */
+/* make.c */
 void pgtable_repl_add_trees(struct mm_struct *mm, const nodemask_t *nodes);
 void pgtable_repl_new_trees(struct mm_struct *mm, const nodemask_t *nodes);
+
+/* mm_owner.c */
+bool pgtable_repl_mm_get(struct pgtable_repl_owner *owner);
+void pgtable_repl_mm_put(struct pgtable_repl_owner *owner);
+void pgtable_repl_mm_withdraw(struct pgtable_repl_owner *owner,
+			      struct repl_wait *wait);
+int pgtable_repl_mm_build(struct pgtable_repl_owner *owner,
+			  const nodemask_t *nodes, struct repl_wait *wait);
+int pgtable_repl_mm_drop(struct pgtable_repl_owner *owner,
+			 const nodemask_t *nodes, struct list_head *pages,
+			 struct repl_wait *wait);
+void pgtable_repl_mm_trim(struct pgtable_repl_owner *owner, struct repl_wait *wait);
+
+/* rebase.c */
 int pgtable_repl_domains_handler(const struct ctl_table *table, int write,
 				 void *buffer, size_t *lenp, loff_t *ppos);
 

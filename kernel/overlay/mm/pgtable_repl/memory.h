@@ -24,6 +24,42 @@ struct obj_cgroup;
 /* Few processes are ever moved, fewer of them twice. */
 #define REPL_PAYERS		4
 
+struct pgtable_repl_owner;
+struct repl_wait;
+
+/**
+ * struct pgtable_repl_owner_ops - what owners are asked for
+ *
+ * The memory layer knows of trees only by these.  All but @get may sleep, are called
+ * without locks, and wait for the owner's own for no longer than @wait allows (for
+ * workers not at all; NULL: until the current task is killed).  -EAGAIN: it could
+ * not be had, nothing was done, come back.
+ *
+ * @module: whose functions these are, held while one is called; NULL: the kernel's
+ * @get: get a reference, without sleeping; false: it is about to go
+ * @put: put it; the last one may free the owner
+ * @apply: what holds for it may have changed (vm.pgtable_repl_mode)
+ * @withdraw: domains are about to mean something else: have nobody use what trees
+ *	there are, lock or no lock, and take them down if it can be had
+ * @build: have on some nodes what is lacking there; calls pgtable_repl_building()
+ *	under its lock
+ * @drop: take down the trees of some nodes, to free memory; @pages gets what can be
+ *	freed after a grace period; calls pgtable_repl_dropped() under its lock
+ * @trim: take down what has not been used since the last call
+ */
+struct pgtable_repl_owner_ops {
+	struct module *module;
+	bool (*get)(struct pgtable_repl_owner *owner);
+	void (*put)(struct pgtable_repl_owner *owner);
+	void (*apply)(struct pgtable_repl_owner *owner, struct repl_wait *wait);
+	void (*withdraw)(struct pgtable_repl_owner *owner, struct repl_wait *wait);
+	int (*build)(struct pgtable_repl_owner *owner, const nodemask_t *nodes,
+		     struct repl_wait *wait);
+	int (*drop)(struct pgtable_repl_owner *owner, const nodemask_t *nodes,
+		    struct list_head *pages, struct repl_wait *wait);
+	void (*trim)(struct pgtable_repl_owner *owner, struct repl_wait *wait);
+};
+
 /* A place on the list of owners: of one, by number, or of a walk, whose is 0. */
 struct repl_place {
 	struct list_head list;
@@ -33,9 +69,10 @@ struct repl_place {
 /**
  * struct pgtable_repl_owner - who has copies
  *
+ * @ops: what it is asked for
  * @mm: whose group, cpuset and limits hold
  * @place: on the list of all of these; see owner.c
- * @policy: what is in force; of an address space, written under its mmap lock
+ * @policy: what is in force, written under its own lock
  * @policy_lock: and under this one, which nothing is done under but the copying
  * @forking: it belongs to a child whose fork may still fail
  * @forker: in a child that is being forked, the memory cgroup that pays for it;
@@ -56,6 +93,7 @@ struct repl_place {
  * @node_pages: copies by node, nr_node_ids elements
  */
 struct pgtable_repl_owner {
+	const struct pgtable_repl_owner_ops *ops;
 	struct mm_struct *mm;
 	struct repl_place place;
 	struct pgtable_repl_policy policy;
@@ -169,10 +207,13 @@ struct repl_walk {
 	u64 end;		/* later ones are left out */
 };
 
-int pgtable_repl_owner_init(struct pgtable_repl_owner *owner, struct mm_struct *mm);
+int pgtable_repl_owner_init(struct pgtable_repl_owner *owner,
+			    const struct pgtable_repl_owner_ops *ops,
+			    struct mm_struct *mm);
 void pgtable_repl_owner_exit(struct pgtable_repl_owner *owner);
 void pgtable_repl_owner_add(struct pgtable_repl_owner *owner);
 void pgtable_repl_owner_del(struct pgtable_repl_owner *owner);
+void pgtable_repl_owner_put(struct pgtable_repl_owner *owner);
 void repl_walk_begin(struct repl_walk *walk);
 void repl_walk_end(struct repl_walk *walk);
 struct pgtable_repl_owner *
@@ -182,7 +223,10 @@ void pgtable_repl_for_each(bool (*look)(struct pgtable_repl_owner *owner),
 			   void (*work)(struct pgtable_repl_owner *owner,
 					struct repl_wait *wait),
 			   struct repl_wait *wait);
+void pgtable_repl_owner_policy(struct pgtable_repl_owner *owner,
+			       struct pgtable_repl_policy *policy);
 long pgtable_repl_pages(struct pgtable_repl_owner *owner);
+void pgtable_repl_was_busy(struct pgtable_repl_owner *owner, unsigned long begun);
 bool pgtable_repl_busy(struct pgtable_repl_owner *owner);
 
 /* limit.c */
@@ -208,12 +252,16 @@ unsigned long pgtable_repl_fork_lacks(struct pgtable_repl_owner *owner);
 void pgtable_repl_lacks(struct pgtable_repl_owner *owner, int nid);
 void pgtable_repl_rebuild(struct pgtable_repl_owner *owner,
 			  const nodemask_t *nodes);
+void pgtable_repl_building(struct pgtable_repl_owner *owner,
+			   const nodemask_t *nodes);
 void pgtable_repl_repair_later(void);
 bool pgtable_repl_dying(struct pgtable_repl_owner *owner);
 void pgtable_repl_refill(struct pgtable_repl_owner *owner, struct repl_wait *wait);
 
 /* pressure.c */
 void pgtable_repl_squeeze(struct pgtable_repl_owner *owner);
+void pgtable_repl_dropped(struct pgtable_repl_owner *owner,
+			  const nodemask_t *nodes, unsigned long pages);
 void pgtable_repl_drop(struct pgtable_repl_owner *owner, struct repl_wait *wait);
 void pgtable_repl_give_back(struct mem_cgroup *memcg, long pages,
 			    struct repl_wait *wait);

@@ -12,21 +12,15 @@
 /**
  * pgtable_repl_get() - what is in force for an address space
  * @mm: the address space; the caller holds a reference
- * @policy: gets the answer
- *
- * Does not wait for a change that is being carried out: it is in force already
- * for tables that are made from now on.
+ * @policy: gets the answer, as of pgtable_repl_owner_policy()
  */
 void pgtable_repl_get(struct mm_struct *mm, struct pgtable_repl_policy *policy)
 {
 	struct pgtable_repl *repl = mm_pgtable_repl(mm);
 
 	*policy = (struct pgtable_repl_policy){ .mode = PR_PGTABLE_REPL_OFF };
-	if (!repl)
-		return;
-	spin_lock(&repl->owner.policy_lock);
-	*policy = repl->owner.policy;
-	spin_unlock(&repl->owner.policy_lock);
+	if (repl)
+		pgtable_repl_owner_policy(&repl->owner, policy);
 }
 
 /**

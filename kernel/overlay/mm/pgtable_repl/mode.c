@@ -46,19 +46,11 @@ static bool repl_give_up(struct repl_wait *wait)
 	return true;
 }
 
-static void repl_switch_off(struct pgtable_repl_owner *owner,
-			    struct repl_wait *wait)
+static void repl_apply(struct pgtable_repl_owner *owner, struct repl_wait *wait)
 {
-	if (repl_give_up(wait))
-		return;
 	/* One that gets no memory for its bookkeeping stays as it is. */
-	pgtable_repl_switch_off(owner->mm, wait);
-}
-
-static void repl_follow(struct pgtable_repl_owner *owner, struct repl_wait *wait)
-{
 	if (!repl_give_up(wait))
-		pgtable_repl_follow(owner->mm, wait);
+		owner->ops->apply(owner, wait);
 }
 
 /* Whether it has been brought to or from the system's policy. */
@@ -131,12 +123,10 @@ static void repl_mode_apply(struct repl_wait *wait)
 	struct repl_freed freed = REPL_FREED_INIT(freed);
 
 	wait->freed = &freed;
-	if (READ_ONCE(sysctl_pgtable_repl_mode) == PGTABLE_REPL_SYS_OFF) {
-		pgtable_repl_for_each(repl_any, repl_switch_off, wait);
-	} else {
-		pgtable_repl_for_each(repl_any, repl_follow, wait);
+	pgtable_repl_for_each(repl_any, repl_apply, wait);
+	/* Those that have nothing yet. */
+	if (READ_ONCE(sysctl_pgtable_repl_mode) != PGTABLE_REPL_SYS_OFF)
 		repl_follow_all(wait);
-	}
 	pgtable_repl_free_all(&freed);
 	wait->freed = NULL;
 }

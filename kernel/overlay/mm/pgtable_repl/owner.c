@@ -4,8 +4,8 @@
  */
 #include <linux/jiffies.h>
 #include <linux/list.h>
+#include <linux/module.h>
 #include <linux/sched.h>
-#include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include "memory.h"
@@ -17,17 +17,21 @@ static u64 repl_list_nr;		/* of the last one */
 /**
  * pgtable_repl_owner_init() - make an owner without copies
  * @owner: the owner, zeroed
+ * @ops: what it can be asked for
  * @mm: whose group, cpuset and limits hold for it; outlives it
  *
  * Return: 0 or -ENOMEM.
  */
-int pgtable_repl_owner_init(struct pgtable_repl_owner *owner, struct mm_struct *mm)
+int pgtable_repl_owner_init(struct pgtable_repl_owner *owner,
+			    const struct pgtable_repl_owner_ops *ops,
+			    struct mm_struct *mm)
 {
 	owner->node_pages = kcalloc(nr_node_ids, sizeof(*owner->node_pages),
 				    GFP_KERNEL_ACCOUNT);
 	if (!owner->node_pages)
 		return -ENOMEM;
 	spin_lock_init(&owner->policy_lock);
+	owner->ops = ops;
 	owner->mm = mm;
 	owner->busy_until = jiffies;
 	return 0;
@@ -69,6 +73,33 @@ void pgtable_repl_owner_del(struct pgtable_repl_owner *owner)
 	spin_unlock(&repl_list_lock);
 }
 
+/* Get a reference, and one to who has the functions. */
+static bool repl_owner_get(struct pgtable_repl_owner *owner)
+{
+	const struct pgtable_repl_owner_ops *ops = owner->ops;
+
+	if (!try_module_get(ops->module))
+		return false;
+	if (ops->get(owner))
+		return true;
+	module_put(ops->module);
+	return false;
+}
+
+/**
+ * pgtable_repl_owner_put() - put the reference of repl_walk_next()
+ * @owner: the owner, which may be gone afterwards
+ *
+ * Context: process context.
+ */
+void pgtable_repl_owner_put(struct pgtable_repl_owner *owner)
+{
+	const struct pgtable_repl_owner_ops *ops = owner->ops;
+
+	ops->put(owner);
+	module_put(ops->module);
+}
+
 /**
  * repl_walk_begin() - begin a walk along the owners that there are by now
  * @walk: the walk, for repl_walk_end()
@@ -103,7 +134,7 @@ void repl_walk_end(struct repl_walk *walk)
  * @arg: is passed on to it
  *
  * Context: process context.
- * Return: the owner, with a reference to its users, or NULL.
+ * Return: the owner, for pgtable_repl_owner_put(), or NULL.
  */
 struct pgtable_repl_owner *
 repl_walk_next(struct repl_walk *walk,
@@ -126,7 +157,7 @@ repl_walk_next(struct repl_walk *walk,
 				break;
 			owner = container_of(place, struct pgtable_repl_owner,
 					     place);
-			if (look(owner, arg) && mmget_not_zero(owner->mm))
+			if (look(owner, arg) && repl_owner_get(owner))
 				found = owner;
 			more = ++seen >= REPL_WALK_BATCH;
 			if (found || more) {
@@ -150,8 +181,7 @@ static bool repl_look(struct pgtable_repl_owner *owner, void *arg)
 /**
  * pgtable_repl_for_each() - do something to every owner
  * @look: says, under a spinlock, whether something is to be done
- * @work: does it, with a reference to the owner's users; it must not wait for
- *	longer than @wait says
+ * @work: does it, with a reference; it must not wait for longer than @wait says
  * @wait: is passed on to it
  *
  * Those that come meanwhile are left out, as are those that are exiting.
@@ -168,9 +198,25 @@ void pgtable_repl_for_each(bool (*look)(struct pgtable_repl_owner *owner),
 	repl_walk_begin(&walk);
 	while ((owner = repl_walk_next(&walk, repl_look, &look))) {
 		work(owner, wait);
-		mmput_async(owner->mm);
+		pgtable_repl_owner_put(owner);
 	}
 	repl_walk_end(&walk);
+}
+
+/**
+ * pgtable_repl_owner_policy() - what is in force for an owner
+ * @owner: the owner
+ * @policy: gets the answer
+ *
+ * Does not wait for a change that is being carried out: it is in force already for
+ * what is made from now on.
+ */
+void pgtable_repl_owner_policy(struct pgtable_repl_owner *owner,
+			       struct pgtable_repl_policy *policy)
+{
+	spin_lock(&owner->policy_lock);
+	*policy = owner->policy;
+	spin_unlock(&owner->policy_lock);
 }
 
 /* Pages of copies that an owner has. */
@@ -182,6 +228,16 @@ long pgtable_repl_pages(struct pgtable_repl_owner *owner)
 	for (nid = 0; nid < nr_node_ids; nid++)
 		pages += atomic_long_read(&owner->node_pages[nid]);
 	return pages;
+}
+
+/**
+ * pgtable_repl_was_busy() - an owner has said so
+ * @owner: the owner
+ * @begun: when it was asked, in jiffies
+ */
+void pgtable_repl_was_busy(struct pgtable_repl_owner *owner, unsigned long begun)
+{
+	WRITE_ONCE(owner->busy_until, begun + REPL_BUSY_DELAY);
 }
 
 /**

@@ -19,14 +19,13 @@
 #include <linux/memcontrol.h>
 #include <linux/notifier.h>
 #include <linux/oom.h>
-#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/shrinker.h>
 #include <linux/swap.h>
 #include <linux/vmstat.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
-#include "internal.h"
+#include "memory.h"
 
 static void repl_drop(struct work_struct *work);
 static DECLARE_WORK(repl_drop_work, repl_drop);
@@ -155,33 +154,40 @@ static void repl_batch_add(struct repl_batch *batch, struct list_head *pages)
 		repl_batch_free(batch);
 }
 
-/*
- * Take down the trees of @owner on @nodes, until there is memory again.  False if
- * it is busy, and not to be looked at for a moment.
+/**
+ * pgtable_repl_dropped() - trees of an owner have been taken down to free memory
+ * @owner: the owner, under its own lock
+ * @nodes: where
+ * @pages: how many pages there are fewer
  */
-static bool repl_drop_one(struct pgtable_repl_owner *owner, nodemask_t nodes,
-			  struct repl_batch *batch, struct repl_wait *wait)
+void pgtable_repl_dropped(struct pgtable_repl_owner *owner,
+			  const nodemask_t *nodes, unsigned long pages)
 {
-	struct mm_struct *mm = owner->mm;
-	LIST_HEAD(pages);
-	long before;
+	WRITE_ONCE(owner->dropped_pages, pages);
+	WRITE_ONCE(owner->dropped_at, jiffies);
+	nodes_or(owner->dropped, owner->dropped, *nodes);
+}
 
-	if (!pgtable_repl_worker_lock(mm, wait)) {
+/*
+ * Have the trees of @owner on @nodes taken down, until there is memory again.
+ * False if it is busy, and not to be looked at for a moment.
+ */
+static bool repl_drop_one(struct pgtable_repl_owner *owner,
+			  const nodemask_t *nodes, struct repl_batch *batch,
+			  struct repl_wait *wait)
+{
+	unsigned long begun = jiffies;
+	LIST_HEAD(pages);
+	int err;
+
+	/* Before: what is noted from now on may be of what is made afterwards. */
+	WRITE_ONCE(owner->squeeze, false);
+	err = owner->ops->drop(owner, nodes, &pages, wait);
+	if (err) {
 		/* Who goes on mapping memory asks again. */
-		WRITE_ONCE(owner->squeeze, false);
+		pgtable_repl_was_busy(owner, begun);
 		return false;
 	}
-	nodes_and(nodes, nodes, owner->policy.nodes);
-	if (!nodes_empty(nodes)) {
-		before = pgtable_repl_pages(owner);
-		pgtable_repl_del_trees(mm, &nodes, &pages);
-		WRITE_ONCE(owner->dropped_pages,
-			   before - pgtable_repl_pages(owner));
-		WRITE_ONCE(owner->dropped_at, jiffies);
-		nodes_or(owner->dropped, owner->dropped, nodes);
-	}
-	WRITE_ONCE(owner->squeeze, false);
-	arch_pgtable_repl_unlock(mm);
 	repl_batch_add(batch, &pages);
 	return true;
 }
@@ -198,12 +204,12 @@ void pgtable_repl_drop(struct pgtable_repl_owner *owner, struct repl_wait *wait)
 	if (!pgtable_repl_pages(owner))
 		return;
 	repl_batch_init(&batch);
-	if (repl_drop_one(owner, NODE_MASK_ALL, &batch, wait))
+	if (repl_drop_one(owner, &NODE_MASK_ALL, &batch, wait))
 		pgtable_repl_repair_later();
 	repl_batch_free(&batch);
 }
 
-/* One that is exiting gives back everything anyway. */
+/* Here and below: one that is exiting gives back everything anyway. */
 static bool repl_squeezed(struct pgtable_repl_owner *owner, void *unused)
 {
 	return READ_ONCE(owner->squeeze);
@@ -253,9 +259,7 @@ static bool repl_pass_look(struct pgtable_repl_owner *owner, void *arg)
 	struct repl_pass *pass = arg;
 	long pages;
 
-	/* One that is exiting gives back everything anyway. */
-	if ((pgtable_repl_busy(owner) && !pass->busy) ||
-	    !atomic_read(&owner->mm->mm_users))
+	if (pgtable_repl_busy(owner) && !pass->busy)
 		return false;
 	pages = repl_pass_pages(pass, owner);
 	if (pages <= 0 || (pass->nid != NUMA_NO_NODE && pages > pass->wanted))
@@ -300,7 +304,7 @@ static bool repl_drop_round(struct repl_pass *pass, struct repl_wait *wait)
 			long pages = repl_pass_pages(pass, owner);
 			long had = repl_pass_charged(pass);
 
-			if (repl_drop_one(owner, nodes, &pass->batch, wait)) {
+			if (repl_drop_one(owner, &nodes, &pass->batch, wait)) {
 				/* Others may have paid for part of it. */
 				if (pass->memcg)
 					pages = max(had - repl_pass_charged(pass),
@@ -308,7 +312,7 @@ static bool repl_drop_round(struct repl_pass *pass, struct repl_wait *wait)
 				pass->wanted -= pages;
 				dropped = true;
 			}
-			mmput_async(owner->mm);
+			pgtable_repl_owner_put(owner);
 			if (fatal_signal_pending(current)) {
 				wait->busy = true;
 				pass->next = 0;
@@ -435,9 +439,9 @@ static bool repl_drop_squeezed(struct repl_wait *wait)
 		/* Since it was noted, there may have come room. */
 		if (pgtable_repl_owner_room(owner, REPL_MEMCG_SHARE, 1, 0))
 			WRITE_ONCE(owner->squeeze, false);
-		else if (repl_drop_one(owner, NODE_MASK_ALL, &batch, wait))
+		else if (repl_drop_one(owner, &NODE_MASK_ALL, &batch, wait))
 			dropped = true;
-		mmput_async(owner->mm);
+		pgtable_repl_owner_put(owner);
 	}
 	repl_walk_end(&walk);
 	/* The others' turn. */

@@ -9,11 +9,9 @@
  * a while.
  */
 #include <linux/memcontrol.h>
-#include <linux/prctl.h>
-#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/workqueue.h>
-#include "internal.h"
+#include "memory.h"
 
 /* First attempt at what was lacking, and the longest time between attempts. */
 #define REPL_REPAIR_MIN		(2UL * HZ)
@@ -112,39 +110,35 @@ static bool repl_repairable(struct pgtable_repl_owner *owner, nodemask_t *now)
 	return true;
 }
 
-/* Make what @owner lacks on @nodes; false if it is busy. */
-static bool repl_repair_one(struct pgtable_repl_owner *owner, nodemask_t *nodes,
-			    struct repl_wait *wait)
+/**
+ * pgtable_repl_building() - what an owner lacks on some nodes is made now
+ * @owner: the owner, under its own lock
+ * @nodes: the nodes
+ *
+ * Said first, so that what fails is noted anew; bit by bit, as other nodes' may be
+ * set meanwhile.
+ */
+void pgtable_repl_building(struct pgtable_repl_owner *owner,
+			   const nodemask_t *nodes)
 {
-	struct mm_struct *mm = owner->mm;
-	struct mem_cgroup *memcg, *old_memcg;
-	LIST_HEAD(pages);
 	int nid;
 
-	if (!pgtable_repl_worker_lock(mm, wait))
-		return false;
-	memcg = get_mem_cgroup_from_mm(mm);
-	old_memcg = set_active_memcg(memcg);
-	/*
-	 * First, so that what fails is noted anew; bit by bit, as other nodes'
-	 * may be set meanwhile.
-	 */
 	WRITE_ONCE(owner->rebuild, false);
 	for_each_node_mask(nid, *nodes)
 		node_clear(nid, owner->lacking);
 	nodes_andnot(owner->dropped, owner->dropped, *nodes);
-	nodes_and(*nodes, *nodes, owner->policy.nodes);
-	if (!nodes_empty(*nodes)) {
-		/* What a lazy tree lacks is made by the faults of a new one. */
-		if (owner->policy.mode == PR_PGTABLE_REPL_LAZY)
-			pgtable_repl_del_trees(mm, nodes, &pages);
-		pgtable_repl_add_trees(mm, nodes);
-	}
-	arch_pgtable_repl_unlock(mm);
-	set_active_memcg(old_memcg);
-	mem_cgroup_put(memcg);
-	pgtable_repl_free(&pages, wait);
-	return true;
+}
+
+/* Have @owner make what it lacks on @nodes; false if it is busy. */
+static bool repl_repair_one(struct pgtable_repl_owner *owner,
+			    const nodemask_t *nodes, struct repl_wait *wait)
+{
+	unsigned long begun = jiffies;
+
+	if (!owner->ops->build(owner, nodes, wait))
+		return true;
+	pgtable_repl_was_busy(owner, begun);
+	return false;
 }
 
 /**
@@ -230,7 +224,7 @@ static void repl_repair(struct work_struct *work)
 			better = true;
 		else
 			pass.again = true;
-		mmput_async(owner->mm);
+		pgtable_repl_owner_put(owner);
 	}
 	repl_walk_end(&walk);
 	pgtable_repl_free_all(&freed);

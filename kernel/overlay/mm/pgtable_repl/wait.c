@@ -136,23 +136,6 @@ int pgtable_repl_lock(struct mm_struct *mm, struct repl_wait *wait)
 	return err;
 }
 
-/**
- * pgtable_repl_worker_lock() - pgtable_repl_lock() for workers
- * @mm: the address space, which has state
- * @wait: as of pgtable_repl_lock()
- *
- * Return: false if others had the lock; it is busy for a while then.
- */
-bool pgtable_repl_worker_lock(struct mm_struct *mm, struct repl_wait *wait)
-{
-	unsigned long until = jiffies + REPL_BUSY_DELAY;
-
-	if (!pgtable_repl_lock(mm, wait))
-		return true;
-	WRITE_ONCE(mm_repl_owner(mm)->busy_until, until);
-	return false;
-}
-
 static int __init repl_insist_init(void)
 {
 	static const char *const names[] = {

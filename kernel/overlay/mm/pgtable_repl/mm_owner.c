@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Page-table replication: what an address space is asked for as an owner of copies, by
+ * who knows no more of it.
+ *
+ * Its own lock is arch_pgtable_repl_lock().
+ */
+#include <linux/memcontrol.h>
+#include <linux/sched/mm.h>
+#include "internal.h"
+
+bool pgtable_repl_mm_get(struct pgtable_repl_owner *owner)
+{
+	return mmget_not_zero(owner->mm);
+}
+
+void pgtable_repl_mm_put(struct pgtable_repl_owner *owner)
+{
+	mmput_async(owner->mm);
+}
+
+/*
+ * One whose lock cannot be had, for however long, only has its trees withdrawn:
+ * they are taken down before others are built.  Nothing publishes any meanwhile.
+ */
+void pgtable_repl_mm_withdraw(struct pgtable_repl_owner *owner,
+			      struct repl_wait *wait)
+{
+	struct mm_struct *mm = owner->mm;
+	nodemask_t domains;
+	LIST_HEAD(pages);
+
+	if (pgtable_repl_lock(mm, wait)) {
+		WRITE_ONCE(mm->pgtable_repl->stale, true);
+		pgtable_repl_all_domains(&domains);
+		arch_pgtable_repl_withdraw(mm, &domains);
+		return;
+	}
+	if (!nodes_empty(owner->policy.nodes))
+		pgtable_repl_del_trees(mm, &owner->policy.nodes, &pages);
+	arch_pgtable_repl_unlock(mm);
+	pgtable_repl_free(&pages, wait);
+}
+
+int pgtable_repl_mm_build(struct pgtable_repl_owner *owner,
+			  const nodemask_t *nodes, struct repl_wait *wait)
+{
+	struct mm_struct *mm = owner->mm;
+	struct mem_cgroup *memcg, *old_memcg;
+	nodemask_t build, have;
+	LIST_HEAD(pages);
+	int nid, err;
+
+	err = pgtable_repl_lock(mm, wait);
+	if (err)
+		return err;
+	memcg = get_mem_cgroup_from_mm(mm);
+	old_memcg = set_active_memcg(memcg);
+	pgtable_repl_building(owner, nodes);
+	nodes_and(build, *nodes, owner->policy.nodes);
+	if (!nodes_empty(build)) {
+		/* What a lazy tree lacks is made by the faults of a new one. */
+		nodes_clear(have);
+		for_each_node_mask(nid, build)
+			if (atomic_long_read(&owner->node_pages[nid]))
+				node_set(nid, have);
+		if (pgtable_repl_is_lazy(&owner->policy) && !nodes_empty(have))
+			pgtable_repl_del_trees(mm, &have, &pages);
+		pgtable_repl_add_trees(mm, &build);
+	}
+	arch_pgtable_repl_unlock(mm);
+	set_active_memcg(old_memcg);
+	mem_cgroup_put(memcg);
+	pgtable_repl_free(&pages, wait);
+	return 0;
+}
+
+int pgtable_repl_mm_drop(struct pgtable_repl_owner *owner,
+			 const nodemask_t *nodes, struct list_head *pages,
+			 struct repl_wait *wait)
+{
+	struct mm_struct *mm = owner->mm;
+	nodemask_t drop;
+	long before;
+	int err;
+
+	err = pgtable_repl_lock(mm, wait);
+	if (err)
+		return err;
+	nodes_and(drop, *nodes, owner->policy.nodes);
+	if (!nodes_empty(drop)) {
+		before = pgtable_repl_pages(owner);
+		pgtable_repl_del_trees(mm, &drop, pages);
+		pgtable_repl_dropped(owner, &drop,
+				     before - pgtable_repl_pages(owner));
+	}
+	arch_pgtable_repl_unlock(mm);
+	return 0;
+}
+
+void pgtable_repl_mm_trim(struct pgtable_repl_owner *owner, struct repl_wait *wait)
+{
+	struct mm_struct *mm = owner->mm;
+	LIST_HEAD(pages);
+
+	if (pgtable_repl_lock(mm, wait))
+		return;
+	arch_pgtable_repl_idle(mm, &pages);
+	arch_pgtable_repl_unlock(mm);
+	pgtable_repl_free(&pages, wait);
+}
