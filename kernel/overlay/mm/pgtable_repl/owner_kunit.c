@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit tests of the memory layer: owners of copies that are no address space's.
+ */
+#include <kunit/test.h>
+#include <linux/list.h>
+#include <linux/mm.h>
+#include <linux/sched.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+#include "memory.h"
+
+/* An owner that notes what it is asked for. */
+struct fake {
+	struct pgtable_repl_owner owner;
+	struct list_head list;		/* of its test's */
+	int users;
+	bool busy;
+	nodemask_t built, dropped;
+	unsigned int builds, drops, visits;
+};
+
+static LIST_HEAD(fakes);
+static unsigned int fakes_freed;
+
+static struct fake *to_fake(struct pgtable_repl_owner *owner)
+{
+	return container_of(owner, struct fake, owner);
+}
+
+static bool fake_get(struct pgtable_repl_owner *owner)
+{
+	struct fake *fake = to_fake(owner);
+
+	/* Of what runs for others meanwhile it is asked nothing. */
+	if (!fake->users || (current->flags & PF_WQ_WORKER))
+		return false;
+	fake->users++;
+	return true;
+}
+
+static void fake_free(struct fake *fake)
+{
+	pgtable_repl_owner_del(&fake->owner);
+	pgtable_repl_owner_exit(&fake->owner);
+	list_del(&fake->list);
+	kfree(fake);
+	fakes_freed++;
+}
+
+static void fake_put(struct pgtable_repl_owner *owner)
+{
+	struct fake *fake = to_fake(owner);
+
+	if (!--fake->users)
+		fake_free(fake);
+}
+
+static void fake_apply(struct pgtable_repl_owner *owner, struct repl_wait *wait)
+{
+}
+
+static int fake_build(struct pgtable_repl_owner *owner, const nodemask_t *nodes,
+		      struct repl_wait *wait)
+{
+	struct fake *fake = to_fake(owner);
+
+	fake->builds++;
+	if (fake->busy)
+		return -EAGAIN;
+	pgtable_repl_building(owner, nodes);
+	fake->built = *nodes;
+	return 0;
+}
+
+static int fake_drop(struct pgtable_repl_owner *owner, const nodemask_t *nodes,
+		     struct list_head *pages, struct repl_wait *wait)
+{
+	struct fake *fake = to_fake(owner);
+
+	fake->drops++;
+	if (fake->busy)
+		return -EAGAIN;
+	nodes_and(fake->dropped, *nodes, owner->policy.nodes);
+	pgtable_repl_dropped(owner, &fake->dropped, pgtable_repl_pages(owner));
+	return 0;
+}
+
+static const struct pgtable_repl_owner_ops fake_ops = {
+	.get		= fake_get,
+	.put		= fake_put,
+	.apply		= fake_apply,
+	.withdraw	= fake_apply,
+	.build		= fake_build,
+	.drop		= fake_drop,
+	.trim		= fake_apply,
+};
+
+static struct fake *fake_new(struct mm_struct *mm)
+{
+	struct fake *fake = kzalloc(sizeof(*fake), GFP_KERNEL);
+
+	if (!fake)
+		return NULL;
+	if (pgtable_repl_owner_init(&fake->owner, &fake_ops, mm)) {
+		kfree(fake);
+		return NULL;
+	}
+	fake->users = 1;
+	fake->owner.policy.source = PGTABLE_REPL_PROC;
+	fake->owner.policy.mode = PR_PGTABLE_REPL_EAGER;
+	pgtable_repl_nodes(&fake->owner.policy.nodes);
+	list_add(&fake->list, &fakes);
+	pgtable_repl_owner_add(&fake->owner);
+	return fake;
+}
+
+static bool fake_look(struct pgtable_repl_owner *owner)
+{
+	return owner->ops == &fake_ops;
+}
+
+/* The last reference but that of the visit goes, and so does who would be next. */
+static void fake_visit(struct pgtable_repl_owner *owner, struct repl_wait *wait)
+{
+	struct fake *fake = to_fake(owner);
+
+	fake->visits++;
+	/* The list has the newest first, and that is to stay. */
+	if (to_fake(owner)->list.prev != fakes.next)
+		fake_free(list_prev_entry(fake, list));
+	fake->users--;
+}
+
+/* An owner may go in the very visit, and others ahead of the walk: it goes on. */
+static void owner_goes_when_it_is_visited(struct kunit *test)
+{
+	struct repl_wait wait = REPL_WAIT_NONE;
+	unsigned int i, nr = 301;	/* more than are looked at in one go */
+	struct fake *fake, *last;
+
+	fakes_freed = 0;
+	for (i = 0; i < nr; i++)
+		KUNIT_ASSERT_NOT_NULL(test, fake_new(test->priv));
+	/* One that is going is passed over. */
+	fake = list_first_entry(&fakes, struct fake, list);
+	fake->users = 0;
+	pgtable_repl_for_each(fake_look, fake_visit, &wait);
+	KUNIT_EXPECT_EQ(test, fakes_freed, nr - 1);
+	last = list_first_entry_or_null(&fakes, struct fake, list);
+	KUNIT_ASSERT_PTR_EQ(test, last, fake);
+	KUNIT_EXPECT_EQ(test, fake->visits, 0);
+	KUNIT_EXPECT_TRUE(test, list_is_singular(&fakes));
+}
+
+/* Each that stays is visited once; those that come meanwhile are not. */
+static void fake_more(struct pgtable_repl_owner *owner, struct repl_wait *wait)
+{
+	to_fake(owner)->visits++;
+	fake_new(owner->mm);
+}
+
+static void owner_is_visited_once(struct kunit *test)
+{
+	struct repl_wait wait = REPL_WAIT_NONE;
+	unsigned int i, nr = 100, visited = 0, all = 0;
+	struct fake *fake;
+
+	for (i = 0; i < nr; i++)
+		KUNIT_ASSERT_NOT_NULL(test, fake_new(test->priv));
+	pgtable_repl_for_each(fake_look, fake_more, &wait);
+	list_for_each_entry(fake, &fakes, list) {
+		KUNIT_EXPECT_LE(test, fake->visits, 1);
+		visited += fake->visits;
+		all++;
+	}
+	KUNIT_EXPECT_EQ(test, visited, nr);
+	KUNIT_EXPECT_EQ(test, all, 2 * nr);
+}
+
+/* What an owner lacks it is asked to build; if it is busy, later. */
+static void owner_is_asked_to_build(struct kunit *test)
+{
+	struct repl_wait wait = REPL_WAIT_NONE;
+	struct fake *fake = fake_new(test->priv);
+	int nid;
+
+	KUNIT_ASSERT_NOT_NULL(test, fake);
+	nid = first_node(fake->owner.policy.nodes);
+	fake->busy = true;
+	node_set(nid, fake->owner.lacking);
+	KUNIT_EXPECT_FALSE(test, pgtable_repl_busy(&fake->owner));
+	pgtable_repl_refill(&fake->owner, &wait);
+	KUNIT_EXPECT_EQ(test, fake->builds, 1);
+	KUNIT_EXPECT_TRUE(test, pgtable_repl_busy(&fake->owner));
+	KUNIT_EXPECT_TRUE(test, node_isset(nid, fake->owner.lacking));
+
+	fake->busy = false;
+	pgtable_repl_refill(&fake->owner, &wait);
+	KUNIT_EXPECT_EQ(test, fake->builds, 2);
+	KUNIT_EXPECT_TRUE(test, node_isset(nid, fake->built));
+	KUNIT_EXPECT_EQ(test, nodes_weight(fake->built), 1);
+	KUNIT_EXPECT_TRUE(test, nodes_empty(fake->owner.lacking));
+	/* Nothing is lacking. */
+	pgtable_repl_refill(&fake->owner, &wait);
+	KUNIT_EXPECT_EQ(test, fake->builds, 2);
+}
+
+/* Pages are had, counted and limited for whoever it is, and it is asked for them. */
+static void owner_is_asked_to_drop(struct kunit *test)
+{
+	struct repl_wait wait = REPL_WAIT_NONE;
+	struct fake *fake = fake_new(test->priv);
+	struct pgtable_repl_owner *owner;
+	unsigned long max = sysctl_pgtable_repl_process_max;
+	struct page *page, *more;
+	int nid;
+
+	KUNIT_ASSERT_NOT_NULL(test, fake);
+	owner = &fake->owner;
+	if (pgtable_repl_nr_domains() != nr_node_ids)
+		kunit_skip(test, "domains are not nodes");
+	nid = first_node(owner->policy.nodes);
+	page = pgtable_repl_alloc_page(owner, nid, 0, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	KUNIT_EXPECT_EQ(test, page_to_nid(page), nid);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_pages(owner), 0);
+	pgtable_repl_count(owner, page, 1);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_pages(owner), 1);
+	KUNIT_EXPECT_EQ(test, atomic_long_read(&owner->held), 0);
+
+	WRITE_ONCE(sysctl_pgtable_repl_process_max, 1);
+	more = pgtable_repl_alloc_page(owner, nid, 0, GFP_KERNEL);
+	WRITE_ONCE(sysctl_pgtable_repl_process_max, max);
+	KUNIT_EXPECT_NULL(test, more);
+	if (more)
+		pgtable_repl_free_page(owner, more);
+
+	fake->busy = true;
+	pgtable_repl_drop(owner, &wait);
+	KUNIT_EXPECT_EQ(test, fake->drops, 1);
+	KUNIT_EXPECT_TRUE(test, nodes_empty(owner->dropped));
+	fake->busy = false;
+	pgtable_repl_drop(owner, &wait);
+	KUNIT_EXPECT_EQ(test, fake->drops, 2);
+	KUNIT_EXPECT_TRUE(test, nodes_equal(owner->dropped, owner->policy.nodes));
+	KUNIT_EXPECT_EQ(test, owner->dropped_pages, 1);
+	nodes_clear(owner->dropped);
+
+	pgtable_repl_count(owner, page, -1);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_pages(owner), 0);
+	__free_page(page);
+}
+
+static int owner_init(struct kunit *test)
+{
+	test->priv = mm_alloc();
+	return test->priv ? 0 : -ENOMEM;
+}
+
+static void owner_exit(struct kunit *test)
+{
+	struct fake *fake, *next;
+
+	list_for_each_entry_safe(fake, next, &fakes, list)
+		fake_free(fake);
+	if (test->priv)
+		mmput(test->priv);
+}
+
+static struct kunit_case owner_cases[] = {
+	KUNIT_CASE(owner_goes_when_it_is_visited),
+	KUNIT_CASE(owner_is_visited_once),
+	KUNIT_CASE(owner_is_asked_to_build),
+	KUNIT_CASE(owner_is_asked_to_drop),
+	{ }
+};
+
+static struct kunit_suite owner_suite = {
+	.name = "pgtable_repl_owner",
+	.init = owner_init,
+	.exit = owner_exit,
+	.test_cases = owner_cases,
+};
+kunit_test_suite(owner_suite);
+
+MODULE_DESCRIPTION("KUnit tests of owners of copies of page tables");
+MODULE_LICENSE("GPL");
