@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Whether the files of the kernel part use only what is below them: each symbol that
 # an object lacks and another one of them defines must be defined further up in
-# kernel/layers/order. What does not hold yet is listed in kernel/layers/up, a list
-# that may only shrink: what is in it and does hold by now is an error as well.
+# kernel/layers/order. The same goes for their headers: a file includes those of its
+# own layer and of the ones above it in that table.
 # Usage: layers.sh [BUILD]	(default: kernel-nearwalk, which must have been built)
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$ROOT"
 
 objects=$BUILD/${1:-kernel-nearwalk}
-order=kernel/layers/order up=kernel/layers/up
+order=kernel/layers/order
 failed=0
 fail() {
 	echo "not ok: $*"
@@ -19,8 +19,9 @@ fail() {
 }
 plain() { grep -v '^#' "$1" | grep . || true; }
 
-# Every file has a place, and every place a file.
-mapfile -t files < <(plain $order | awk '{ print $2 }')
+# Every file has a place, and every place a file. Headers of a layer come first in it.
+mapfile -t headers < <(plain $order | awk '$2 ~ /\.h$/ { print $2 }')
+mapfile -t files < <(plain $order | awk '$2 !~ /\.h$/ { print $2 }')
 while IFS= read -r missing; do
 	fail "$missing.c is not in $order"
 done < <(comm -13 <(printf '%s\n' "${files[@]}" | sort) \
@@ -32,10 +33,37 @@ for file in "${files[@]}"; do
 		die "no $objects/$file.o; run scripts/kernel-build.sh nearwalk"
 	fi
 done
+while IFS= read -r missing; do
+	fail "$missing is not in $order"
+done < <(comm -13 <(printf '%s\n' "${headers[@]}" | sort) \
+	<(cd kernel/overlay && find mm arch/*/mm -name '*.h' | sort))
 [ "$failed" = 0 ] || exit 1
 
+# Headers that are included and come later: "file includes header".
+while IFS= read -r use; do
+	fail "$use, which is of a layer above; $order has the layers"
+done < <(
+	cd kernel/overlay
+	plain "$ROOT/$order" | while read -r _ file; do
+		case $file in *.h) ;; *) file=$file.c ;; esac
+		sed -n 's|^#include "\(.*/\)\?\([^/"]*\)".*|\2|p' "$file" | sed "s|^|$file |"
+		echo "$file"
+	done | awk '
+		NF == 2 { used[++uses] = $0; next }
+		{ place[$1] = ++places; n = split($1, part, "/"); header[part[n]] = $1 }
+		END {
+			for (i = 1; i <= uses; i++) {
+				split(used[i], u, " ")
+				if (u[2] in header && place[header[u[2]]] > place[u[1]])
+					print u[1] " includes " header[u[2]]
+			}
+		}'
+)
+
 # Uses that point up: "file -> file: symbol", the files by their place in the order.
-found=$(
+while IFS= read -r use; do
+	fail "$use points up; $order has the layers"
+done < <(
 	cd "$objects"
 	for file in "${files[@]}"; do
 		nm --format=posix "$file.o" | awk -v file="$file" '{ print file, $2, $1 }'
@@ -53,13 +81,6 @@ found=$(
 			}
 		}' | LC_ALL=C sort
 )
-listed=$(plain $up | LC_ALL=C sort)
-while IFS= read -r use; do
-	[ -z "$use" ] || fail "$use points up; $order has the layers"
-done < <(LC_ALL=C comm -23 <(echo "$found") <(echo "$listed"))
-while IFS= read -r use; do
-	[ -z "$use" ] || fail "$up: $use does not point up any more, or is gone: take it out"
-done < <(LC_ALL=C comm -13 <(echo "$found") <(echo "$listed"))
-echo "${#files[@]} files, $(grep -c . <<<"$listed" || true) uses that point up, all of them listed"
+echo "${#files[@]} files, $failed uses that point up"
 echo "counts: ${#files[@]} $failed 0"
 [ "$failed" = 0 ]

@@ -9,7 +9,7 @@
 #include <linux/string.h>
 #include <linux/topology.h>
 #include <asm/pgtable_repl_lazy.h>
-#include "table.h"
+#include "../../../../mm/pgtable_repl/domain.h"
 
 /* On while an address space has domain trees; see mm/pgtable_repl/key.c. */
 struct static_key_false_deferred pgtable_repl_key = {
