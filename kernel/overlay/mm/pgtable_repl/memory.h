@@ -372,6 +372,8 @@ static inline long pgtable_repl_memcg_pages(struct mem_cgroup *memcg)
 struct page *pgtable_repl_alloc_page(struct pgtable_repl_owner *owner,
 				     unsigned int domain, unsigned int order,
 				     gfp_t gfp);
+struct page *pgtable_repl_try_page(struct pgtable_repl_owner *owner,
+				   unsigned int domain);
 void pgtable_repl_free_page(struct pgtable_repl_owner *owner, struct page *page);
 void pgtable_repl_count(struct pgtable_repl_owner *owner, struct page *page,
 			int sign);

@@ -343,6 +343,25 @@ static struct page *repl_alloc_within(struct pgtable_repl_owner *owner, int nid,
 	return page;
 }
 
+/* A page that counts from here on; @lacks: there is none that may yet come. */
+static struct page *repl_get_page(struct pgtable_repl_owner *owner, int nid,
+				  unsigned int order, gfp_t gfp, bool *lacks)
+{
+	struct page *page = NULL;
+
+	*lacks = false;
+	/* A fault from before a change of domains may take one for a node. */
+	if (!node_online(nid) || !pgtable_repl_process_charge(owner, 1 << order))
+		return NULL;
+	if (pgtable_repl_node_room(owner, nid, 0))
+		page = repl_alloc_within(owner, nid, order, gfp);
+	if (!page) {
+		pgtable_repl_process_uncharge(owner, 1 << order);
+		*lacks = true;
+	}
+	return page;
+}
+
 /**
  * pgtable_repl_alloc_page() - page for a copy, on the domain's node
  * @owner: whose copy it is going to be
@@ -362,18 +381,31 @@ struct page *pgtable_repl_alloc_page(struct pgtable_repl_owner *owner,
 				     gfp_t gfp)
 {
 	int nid = pgtable_repl_domain_node(domain);
-	struct page *page = NULL;
+	struct page *page;
+	bool lacks;
 
-	/* A fault from before a change of domains may take one for a node. */
-	if (!node_online(nid) || !pgtable_repl_process_charge(owner, 1 << order))
-		return NULL;
-	if (pgtable_repl_node_room(owner, nid, 0))
-		page = repl_alloc_within(owner, nid, order, gfp);
-	if (!page) {
-		pgtable_repl_process_uncharge(owner, 1 << order);
+	page = repl_get_page(owner, nid, order, gfp, &lacks);
+	if (lacks)
 		pgtable_repl_lacks(owner, nid);
-	}
 	return page;
+}
+
+/**
+ * pgtable_repl_try_page() - the same, for who does without and is asked again
+ * @owner: whose copy it is going to be
+ * @domain: the domain
+ *
+ * Nothing is lacking if there is none now that can be had without sleeping.
+ *
+ * Return: a page of order 0, or NULL.
+ */
+struct page *pgtable_repl_try_page(struct pgtable_repl_owner *owner,
+				   unsigned int domain)
+{
+	bool lacks;
+
+	return repl_get_page(owner, pgtable_repl_domain_node(domain), 0,
+			     GFP_NOWAIT | __GFP_NOWARN, &lacks);
 }
 
 /**

@@ -100,11 +100,21 @@ static void repl_link(struct ptdesc *table, void *entry, pteval_t val,
 			continue;
 		}
 		if (!repl_find(child, domain) &&
-		    repl_wants_copy(child, level - 1, domain) &&
-		    repl_copy_table(child, level - 1, copy->pt_repl_mm,
-				    domain, NULL, copy->pt_repl_lazy) &&
-		    level - 1 == PG_LEVEL_2M && !copy->pt_repl_lazy)
-			repl_link_filled(child, copy->pt_repl_mm, domain);
+		    repl_wants_copy(child, level - 1, domain)) {
+			bool made = repl_copy_table(child, level - 1,
+						    copy->pt_repl_mm, domain,
+						    NULL, copy->pt_repl_lazy);
+
+			if (copy->pt_repl_lazy && !made) {
+				/* The fault comes again, and can sleep for a page. */
+				if (old)
+					repl_write(slot, 0, level);
+				continue;
+			}
+			if (made && level - 1 == PG_LEVEL_2M &&
+			    !copy->pt_repl_lazy)
+				repl_link_filled(child, copy->pt_repl_mm, domain);
+		}
 		/* A walker that follows the link finds the copy filled. */
 		smp_wmb();
 		repl_write(slot, repl_translate(val, domain), level);

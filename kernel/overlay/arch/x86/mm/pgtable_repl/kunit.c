@@ -2417,6 +2417,42 @@ static void repl_test_lazy_asked_again(struct kunit *test)
 	repl_test_empty(t);
 }
 
+/* A page that cannot be had without sleeping costs nothing but another fault. */
+static void repl_test_lazy_asks_again(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct ptdesc *table, *copy;
+	struct repl_marks marks;
+	unsigned int domain;
+	pgd_t *root;
+	int nid;
+
+	repl_test_lazy(test, 0);
+	copy = repl_test_used(test);
+	domain = copy->pt_repl_domain;
+	nid = pgtable_repl_domain_node(domain);
+	root = pgtable_repl_domain_root(t->mm, domain);
+	table = virt_to_ptdesc(t->ptep);
+	repl_unlink(table, &table->pt_repl);
+	__free_page(ptdesc_page(copy));
+
+	kthread_use_mm(t->mm);
+	repl_test_marks(&marks, nid, true);
+	set_pmd(t->pmdp, *t->pmdp);		/* links it for this domain */
+	repl_test_marks(&marks, nid, false);
+	kthread_unuse_mm(t->mm);
+	KUNIT_EXPECT_NULL(test, table->pt_repl);
+	KUNIT_EXPECT_TRUE(test, nodes_empty(t->mm->pgtable_repl->owner.lacking));
+	KUNIT_EXPECT_FALSE(test, node_isset(domain, t->mm->pgtable_repl->linked));
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+
+	KUNIT_EXPECT_TRUE(test, repl_test_fault(t, TEST_USED));
+	KUNIT_EXPECT_NOT_NULL(test, repl_find(table, domain));
+	KUNIT_EXPECT_PTR_EQ(test, pgtable_repl_domain_root(t->mm, domain), root);
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+	repl_test_empty(t);
+}
+
 /* Bits survive, and all entries are there, when trees become eager. */
 static void repl_test_lazy_becomes_eager(struct kunit *test)
 {
@@ -2538,6 +2574,7 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_leaves_who_forks_alone),
 	KUNIT_CASE_SLOW(repl_test_comes_back_to_the_dying),
 	KUNIT_CASE(repl_test_lazy_asked_again),
+	KUNIT_CASE(repl_test_lazy_asks_again),
 	KUNIT_CASE(repl_test_lazy_becomes_eager),
 	KUNIT_CASE(repl_test_refuses_nonsense),
 	{}

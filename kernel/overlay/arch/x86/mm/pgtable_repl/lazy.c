@@ -173,9 +173,9 @@ static bool repl_fault_step(struct repl_fault *f, struct ptdesc *table,
 				goto unlock_child;
 			if (f->failed)
 				repl_lack_table(level - 1, f->mm, f->domain, true);
-			else
-				repl_copy_table(child, level - 1, f->mm,
-						f->domain, f->page, true);
+			else if (!repl_copy_table(child, level - 1, f->mm,
+						  f->domain, f->page, true))
+				goto unlock_child;	/* tried again */
 			f->page = NULL;
 		}
 		/* A walker that follows the link finds a table of the domain's. */

@@ -128,7 +128,8 @@ void repl_lack_table(enum pg_level level, struct mm_struct *mm,
  * @lazy: make it empty, as its parent's copy is lazy
  *
  * Return: the copy, or NULL when no local memory could be had.  The domain then
- * walks the canonical page: slower, and just as right.
+ * walks the canonical page: slower, and just as right.  With @lazy it is not to: its
+ * next fault can wait for memory.
  */
 struct ptdesc *repl_copy_table(struct ptdesc *table, enum pg_level level,
 			       struct mm_struct *mm, unsigned int domain,
@@ -136,11 +137,16 @@ struct ptdesc *repl_copy_table(struct ptdesc *table, enum pg_level level,
 {
 	struct ptdesc *copy;
 
+	if (!page && lazy) {
+		page = pgtable_repl_try_page(mm_repl_owner(mm), domain);
+		if (!page)
+			return NULL;
+	}
 	if (!page)
 		page = pgtable_repl_alloc_page(mm_repl_owner(mm), domain, 0,
 					       GFP_NOWAIT | __GFP_NOWARN);
 	if (!page) {
-		repl_lack_table(level, mm, domain, lazy);
+		repl_lack_table(level, mm, domain, false);
 		return NULL;
 	}
 	copy = page_ptdesc(page);
