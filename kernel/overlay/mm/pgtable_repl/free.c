@@ -20,6 +20,8 @@ static void repl_free_order_rcu(struct rcu_head *head)
  * @pages: as of pgtable_repl_free_pages()
  *
  * For who holds locks that others wait for.
+ *
+ * Context: process context.
  */
 void pgtable_repl_free_pages_later(struct list_head *pages)
 {
@@ -28,6 +30,7 @@ void pgtable_repl_free_pages_later(struct list_head *pages)
 	list_for_each_entry_safe(page, next, pages, lru) {
 		list_del(&page->lru);
 		call_rcu(&page_ptdesc(page)->pt_rcu_head, repl_free_order_rcu);
+		cond_resched();
 	}
 }
 
@@ -45,8 +48,10 @@ void pgtable_repl_free_pages(struct list_head *pages)
 		return;
 	/* Readers under RCU or with interrupts off may still be on a list. */
 	synchronize_rcu();
-	list_for_each_entry_safe(page, next, pages, lru)
+	list_for_each_entry_safe(page, next, pages, lru) {
 		__free_pages(page, page->index);	/* its order */
+		cond_resched();
+	}
 	INIT_LIST_HEAD(pages);
 }
 
@@ -67,8 +72,10 @@ void pgtable_repl_free(struct list_head *pages, struct repl_wait *wait)
 		pgtable_repl_free_pages(pages);
 		return;
 	}
-	list_for_each_entry(page, pages, lru)
+	list_for_each_entry(page, pages, lru) {
 		freed->nr += 1UL << page->index;	/* its order */
+		cond_resched();
+	}
 	list_splice_init(pages, &freed->pages);
 	if (freed->nr >= REPL_BATCH_MAX)
 		pgtable_repl_free_all(freed);

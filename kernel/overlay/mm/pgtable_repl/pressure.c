@@ -134,9 +134,11 @@ static void repl_batch_free(struct repl_batch *batch)
 {
 	struct page *page;
 
-	list_for_each_entry(page, &batch->freed.pages, lru)
+	list_for_each_entry(page, &batch->freed.pages, lru) {
 		atomic_long_add(1L << page->index,
 				&repl_drop_freed[page_to_nid(page)]);
+		cond_resched();
+	}
 	pgtable_repl_free_all(&batch->freed);
 }
 
@@ -148,6 +150,7 @@ static void repl_batch_add(struct repl_batch *batch, struct list_head *pages)
 	list_for_each_entry(page, pages, lru) {
 		batch->freed.nr += 1UL << page->index;
 		batch->all += 1UL << page->index;
+		cond_resched();
 	}
 	list_splice(pages, &batch->freed.pages);
 	if (batch->freed.nr >= REPL_BATCH_MAX)
