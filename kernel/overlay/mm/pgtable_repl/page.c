@@ -106,7 +106,15 @@ static void repl_reserve_put(struct page *page, unsigned int order)
 		__free_pages(page, order);
 }
 
-/* Bring a node's reserve to @target pages; false if memory ran out, or if killed. */
+/* A node that is filled has so many times its high watermark left. */
+#define REPL_RESERVE_SPARE	2
+
+/*
+ * Bring a node's reserve to @target pages; false if memory ran out, or if killed.
+ *
+ * It is kept from everybody else, and reclaim does not get it back: so it is taken
+ * of what there is to spare, and not from what others have.
+ */
 static bool repl_reserve_resize(int nid, unsigned long target)
 {
 	gfp_t gfp = GFP_KERNEL | __GFP_THISNODE | __GFP_NORETRY | __GFP_NOWARN;
@@ -124,7 +132,8 @@ static bool repl_reserve_resize(int nid, unsigned long target)
 			__free_page(page);
 	} while (page);
 	while (READ_ONCE(r->nr) < target) {
-		if (fatal_signal_pending(current))
+		if (fatal_signal_pending(current) ||
+		    !pgtable_repl_node_free(nid, REPL_RESERVE_SPARE))
 			return false;
 		order = pairs && READ_ONCE(r->nr) + 2 <= target;
 		page = alloc_pages_node(nid, gfp, order);

@@ -874,6 +874,33 @@ static void repl_test_reserve_serves_roots(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, pgtable_repl_set_reserve(0), 0);
 }
 
+/* A reserve is not filled from what others are going to need. */
+static void repl_test_reserve_leaves_memory(struct kunit *test)
+{
+	unsigned long high[MAX_NR_ZONES];
+	nodemask_t nodes;
+	struct zone *zones;
+	int i, nid, err;
+
+	pgtable_repl_nodes(&nodes);
+	for_each_node_mask(i, nodes)
+		nid = i;
+	zones = NODE_DATA(nid)->node_zones;
+	/* The allocator asks no further than the low one. */
+	for (i = 0; i < MAX_NR_ZONES; i++) {
+		high[i] = zones[i]._watermark[WMARK_HIGH];
+		zones[i]._watermark[WMARK_HIGH] = LONG_MAX / 4;
+	}
+	err = pgtable_repl_set_reserve(TEST_RESERVE);
+	for (i = 0; i < MAX_NR_ZONES; i++)
+		zones[i]._watermark[WMARK_HIGH] = high[i];
+	KUNIT_EXPECT_EQ(test, err, -ENOMEM);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_reserve_pages(nid), 0);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_set_reserve(TEST_RESERVE), 0);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_reserve_pages(nid), TEST_RESERVE);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_set_reserve(0), 0);
+}
+
 /* What an exiting process has does not keep others from giving back. */
 static void repl_test_others_are_exiting(struct kunit *test)
 {
@@ -2532,6 +2559,7 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_leaves_reserves_alone),
 	KUNIT_CASE_SLOW(repl_test_reserve_is_refilled),
 	KUNIT_CASE_SLOW(repl_test_reserve_serves_roots),
+	KUNIT_CASE(repl_test_reserve_leaves_memory),
 	KUNIT_CASE(repl_test_others_are_exiting),
 	KUNIT_CASE_SLOW(repl_test_wants_expire),
 	KUNIT_CASE(repl_test_others_keep_asking),
