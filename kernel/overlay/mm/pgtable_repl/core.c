@@ -268,8 +268,10 @@ static int repl_set(struct mm_struct *mm,
 	else if (!nodes_empty(redo))
 		pgtable_repl_del_trees(mm, &redo, &pages);
 	/* All of them, not just new ones: repairs what had no memory before. */
-	if (on)
+	if (on) {
+		pgtable_repl_free_soon(wait);
 		pgtable_repl_add_trees(mm, &policy->nodes);
+	}
 	if (!anew && !nodes_empty(del))
 		pgtable_repl_del_trees(mm, &del, &pages);
 	/* Domains may have changed under the trees that have just gone. */

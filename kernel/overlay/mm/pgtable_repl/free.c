@@ -82,6 +82,25 @@ void pgtable_repl_free(struct list_head *pages, struct repl_wait *wait)
 }
 
 /**
+ * pgtable_repl_free_soon() - do not keep what a walk has left to be freed
+ * @wait: of the walk, or NULL
+ *
+ * For who goes on to something that takes long, such as building a tree, when it
+ * would stay charged to those that it was taken from.
+ *
+ * Context: process context, also under locks that others wait for.
+ */
+void pgtable_repl_free_soon(struct repl_wait *wait)
+{
+	struct repl_freed *freed = wait ? wait->freed : NULL;
+
+	if (!freed)
+		return;
+	pgtable_repl_free_pages_later(&freed->pages);
+	freed->nr = 0;
+}
+
+/**
  * pgtable_repl_free_all() - free what a walk has left to be freed together
  * @freed: the pages
  *

@@ -193,6 +193,7 @@ bool pgtable_repl_forbidden(struct pgtable_repl_owner *owner,
 void pgtable_repl_free_pages(struct list_head *pages);
 void pgtable_repl_free_pages_later(struct list_head *pages);
 void pgtable_repl_free(struct list_head *pages, struct repl_wait *wait);
+void pgtable_repl_free_soon(struct repl_wait *wait);
 void pgtable_repl_free_all(struct repl_freed *freed);
 
 /* owner.c */

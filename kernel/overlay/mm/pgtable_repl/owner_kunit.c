@@ -18,6 +18,7 @@ struct fake {
 	bool busy;
 	nodemask_t built, dropped;
 	unsigned int builds, drops, visits;
+	unsigned long pending;		/* pages to be freed when it was to build */
 };
 
 static LIST_HEAD(fakes);
@@ -66,6 +67,7 @@ static int fake_build(struct pgtable_repl_owner *owner, const nodemask_t *nodes,
 	struct fake *fake = to_fake(owner);
 
 	fake->builds++;
+	fake->pending = wait && wait->freed ? wait->freed->nr : 0;
 	if (fake->busy)
 		return -EAGAIN;
 	pgtable_repl_building(owner, nodes);
@@ -206,6 +208,30 @@ static void owner_is_asked_to_build(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, fake->builds, 2);
 }
 
+/* What a walk has taken from others does not stay theirs while somebody builds. */
+static void owner_builds_when_others_have_theirs(struct kunit *test)
+{
+	struct repl_freed freed = REPL_FREED_INIT(freed);
+	struct repl_wait wait = REPL_WAIT_NONE;
+	struct fake *fake = fake_new(test->priv);
+	struct page *page = alloc_page(GFP_KERNEL);
+	LIST_HEAD(pages);
+
+	KUNIT_ASSERT_NOT_NULL(test, fake);
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	page->index = 0;	/* its order */
+	list_add(&page->lru, &pages);
+	wait.freed = &freed;
+	pgtable_repl_free(&pages, &wait);
+	KUNIT_EXPECT_EQ(test, freed.nr, 1);
+	node_set(first_node(fake->owner.policy.nodes), fake->owner.lacking);
+	pgtable_repl_refill(&fake->owner, &wait);
+	KUNIT_EXPECT_EQ(test, fake->builds, 1);
+	KUNIT_EXPECT_EQ(test, fake->pending, 0);
+	KUNIT_EXPECT_TRUE(test, list_empty(&freed.pages));
+	pgtable_repl_free_all(&freed);
+}
+
 /* Pages are had, counted and limited for whoever it is, and it is asked for them. */
 static void owner_is_asked_to_drop(struct kunit *test)
 {
@@ -272,6 +298,7 @@ static struct kunit_case owner_cases[] = {
 	KUNIT_CASE(owner_goes_when_it_is_visited),
 	KUNIT_CASE(owner_is_visited_once),
 	KUNIT_CASE(owner_is_asked_to_build),
+	KUNIT_CASE(owner_builds_when_others_have_theirs),
 	KUNIT_CASE(owner_is_asked_to_drop),
 	{ }
 };

@@ -135,6 +135,7 @@ static bool repl_repair_one(struct pgtable_repl_owner *owner,
 {
 	unsigned long begun = jiffies;
 
+	pgtable_repl_free_soon(wait);
 	if (!owner->ops->build(owner, nodes, wait))
 		return true;
 	pgtable_repl_was_busy(owner, begun);
