@@ -74,6 +74,7 @@ static int repl_inherit(struct mm_struct *mm, struct mm_struct *oldmm)
 		arch_pgtable_repl_unlock(mm);
 		return -ENOMEM;
 	}
+	pgtable_repl_learn_cpuset(&repl->owner);
 	/* Who asked has references.  One who has none any more asks no more. */
 	for (;;) {
 		repl_initial(parent, &policy);

@@ -118,25 +118,46 @@ bool pgtable_repl_owner_room(struct pgtable_repl_owner *owner,
 	return room;
 }
 
-/* Whether the process that an address space belongs to may use a node. */
-static bool repl_node_allowed(struct mm_struct *mm, int nid)
+#if defined(CONFIG_CPUSETS) && !defined(CONFIG_MEMCG)
+/**
+ * pgtable_repl_learn_cpuset() - an owner's process is the current one, or its child
+ * @owner: the owner
+ *
+ * Without memory cgroups an mm_struct does not say whose it is: workers go by what
+ * was so when its process last asked for a page.
+ */
+void pgtable_repl_learn_cpuset(struct pgtable_repl_owner *owner)
+{
+	unsigned int i;
+
+	/* Word by word: others may look at it, for one bit. */
+	for (i = 0; i < BITS_TO_LONGS(MAX_NUMNODES); i++)
+		WRITE_ONCE(owner->mems_allowed.bits[i],
+			   READ_ONCE(current->mems_allowed.bits[i]));
+}
+#endif
+
+/* Whether the process that an owner belongs to may use a node. */
+static bool repl_node_allowed(struct pgtable_repl_owner *owner, int nid)
 {
 	bool allowed = true;
 #ifdef CONFIG_CPUSETS
-	struct task_struct *task;
+	struct task_struct *task __maybe_unused;
 
 	if (!cpusets_enabled())
 		return true;
-	rcu_read_lock();
 #ifdef CONFIG_MEMCG
-	task = rcu_dereference(mm->owner);
-#else
-	task = current->mm == mm ? current : NULL;
-#endif
+	rcu_read_lock();
+	task = rcu_dereference(owner->mm->owner);
 	/* One bit, which a change of the mask never clears for a moment. */
 	if (task)
 		allowed = node_isset(nid, task->mems_allowed);
 	rcu_read_unlock();
+#else
+	if (current->mm == owner->mm)
+		pgtable_repl_learn_cpuset(owner);
+	allowed = node_isset(nid, owner->mems_allowed);
+#endif
 #endif
 	return allowed;
 }
@@ -159,7 +180,7 @@ bool pgtable_repl_node_room(struct pgtable_repl_owner *owner, int nid,
 	unsigned long max, have = 0;
 	int i;
 
-	if (!repl_node_allowed(owner->mm, nid))
+	if (!repl_node_allowed(owner, nid))
 		return false;
 	for (i = 0; i <= gfp_zone(GFP_KERNEL); i++)
 		have += zone_managed_pages(NODE_DATA(nid)->node_zones + i);

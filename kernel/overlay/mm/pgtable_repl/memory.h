@@ -91,6 +91,7 @@ struct repl_place {
  * @busy_until: workers leave it alone until then, in jiffies: its lock was taken
  * @held: pages that are going to be copies, and count for limits already
  * @node_pages: copies by node, nr_node_ids elements
+ * @mems_allowed: nodes of the cpuset of @mm's process, when it was last seen
  */
 struct pgtable_repl_owner {
 	const struct pgtable_repl_owner_ops *ops;
@@ -112,6 +113,9 @@ struct pgtable_repl_owner {
 	unsigned long busy_until;
 	atomic_long_t held;
 	atomic_long_t *node_pages;
+#if defined(CONFIG_CPUSETS) && !defined(CONFIG_MEMCG)
+	nodemask_t mems_allowed;
+#endif
 };
 
 /* Set by or for the process itself: no group's or system's policy changes it. */
@@ -236,6 +240,11 @@ extern int sysctl_pgtable_repl_node_max;
 bool pgtable_repl_node_free_with(int nid, unsigned int times,
 				 unsigned long more);
 bool pgtable_repl_node_free(int nid, unsigned int times);
+#if defined(CONFIG_CPUSETS) && !defined(CONFIG_MEMCG)
+void pgtable_repl_learn_cpuset(struct pgtable_repl_owner *owner);
+#else
+static inline void pgtable_repl_learn_cpuset(struct pgtable_repl_owner *owner) { }
+#endif
 bool pgtable_repl_node_room(struct pgtable_repl_owner *owner, int nid,
 			    unsigned int share);
 bool pgtable_repl_memcg_room(struct mem_cgroup *memcg, unsigned int share,

@@ -34,6 +34,9 @@ int pgtable_repl_owner_init(struct pgtable_repl_owner *owner,
 	owner->ops = ops;
 	owner->mm = mm;
 	owner->busy_until = jiffies;
+#if defined(CONFIG_CPUSETS) && !defined(CONFIG_MEMCG)
+	nodes_setall(owner->mems_allowed);
+#endif
 	return 0;
 }
 
