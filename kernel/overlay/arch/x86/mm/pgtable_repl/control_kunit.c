@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Page-table replication: KUnit tests: a policy comes into force.
+ */
+#include "kunit.h"
+
+/* How many domains have their root published. */
+static unsigned int repl_test_roots(struct repl_test *t)
+{
+	unsigned int domain, nr = 0;
+
+	for (domain = 0; domain < pgtable_repl_nr_domains(); domain++)
+		nr += !!pgtable_repl_domain_root(t->mm, domain);
+	return nr;
+}
+
+static int repl_test_insist(void *arg)
+{
+	struct repl_wait wait = REPL_WAIT_INSIST(1);
+	struct repl_test *t = arg;
+	unsigned long *until = &t->mm->pgtable_repl->insist_after;
+	int nr;
+
+	/*
+	 * Each time is one more that is busy: no wait for it is remembered, but that
+	 * somebody did not get the lock, which any user can see to.
+	 */
+	WRITE_ONCE(t->mm->pgtable_repl->owner.busy_until, jiffies + 100 * HZ);
+	for (nr = 0; nr < 3; nr++) {
+		WRITE_ONCE(*until, jiffies - 1);
+		if (pgtable_repl_lock(t->mm, &wait) != -EAGAIN || !wait.busy)
+			return -1;
+		if (time_before_eq(READ_ONCE(*until), jiffies))
+			return nr;
+	}
+	return nr;
+}
+
+/* Who goes through many that are busy does not queue up for the locks of all. */
+static void repl_test_insist_ends(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct task_struct *task;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	mmap_read_lock(t->mm);
+	task = kthread_create(repl_test_insist, t, "repl-insist");
+	if (!IS_ERR(task)) {
+		get_task_struct(task);
+		wake_up_process(task);
+		msleep(2000);
+		KUNIT_EXPECT_EQ(test, kthread_stop(task), 1);
+		put_task_struct(task);
+	}
+	mmap_read_unlock(t->mm);
+	KUNIT_EXPECT_FALSE(test, IS_ERR(task));
+}
+
+/*
+ * Switched off for the system, an address space that keeps its lock gets no
+ * more copies, and nobody walks those that it has.
+ */
+static void repl_test_mode_reaches_the_busy(struct kunit *test)
+{
+	struct repl_wait wait = REPL_WAIT_NONE;
+	int mode = sysctl_pgtable_repl_mode;
+	struct repl_test *t = test->priv;
+	unsigned int roots, domain;
+	struct page *page;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	domain = first_node(t->mm->pgtable_repl->owner.policy.nodes);
+	roots = repl_test_roots(t);
+	KUNIT_ASSERT_NE(test, roots, 0);
+
+	mmap_read_lock(t->mm);
+	WRITE_ONCE(sysctl_pgtable_repl_mode, PGTABLE_REPL_SYS_OFF);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_switch_off(t->mm, &wait), -EAGAIN);
+	KUNIT_EXPECT_TRUE(test, wait.busy);
+	page = pgtable_repl_alloc_page(mm_repl_owner(t->mm), domain, 0,
+				       GFP_NOWAIT | __GFP_NOWARN);
+	KUNIT_EXPECT_NULL(test, page);
+	if (page)
+		pgtable_repl_free_page(mm_repl_owner(t->mm), page);
+	KUNIT_EXPECT_EQ(test, repl_test_roots(t), 0);
+	mmap_read_unlock(t->mm);
+
+	/* Nor does who builds trees just then publish any. */
+	arch_pgtable_repl_lock(t->mm);
+	pgtable_repl_add_trees(t->mm, &t->mm->pgtable_repl->owner.policy.nodes);
+	arch_pgtable_repl_unlock(t->mm);
+	KUNIT_EXPECT_EQ(test, repl_test_roots(t), 0);
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+
+	/* On again, before anybody got to it: what it asked for holds. */
+	WRITE_ONCE(sysctl_pgtable_repl_mode, PGTABLE_REPL_SYS_PROCESS);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_switch_off(t->mm, &wait), 0);
+	pgtable_repl_refill(mm_repl_owner(t->mm), &wait);
+	KUNIT_EXPECT_EQ(test, repl_test_roots(t), roots);
+
+	WRITE_ONCE(sysctl_pgtable_repl_mode, PGTABLE_REPL_SYS_OFF);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_switch_off(t->mm, &wait), 0);
+	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
+	WRITE_ONCE(sysctl_pgtable_repl_mode, mode);
+}
+
+static void repl_test_refuses_nonsense(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct pgtable_repl_policy policy = {
+		.mode = PR_PGTABLE_REPL_EAGER,
+		.source = PGTABLE_REPL_PROC,
+	};
+	char text[32];
+
+	KUNIT_EXPECT_EQ(test, pgtable_repl_set(t->mm, &policy), -EINVAL);
+	policy.mode = PR_PGTABLE_REPL_OFF;
+	policy.nodes = nodemask_of_node(0);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_set(t->mm, &policy), -EINVAL);
+	KUNIT_EXPECT_NULL(test, t->mm->pgtable_repl);
+
+	strscpy(text, "eager 0\n");
+	KUNIT_EXPECT_EQ(test, pgtable_repl_parse(text, &policy), 0);
+	KUNIT_EXPECT_TRUE(test, node_isset(0, policy.nodes));
+	strscpy(text, "off 0");
+	KUNIT_EXPECT_EQ(test, pgtable_repl_parse(text, &policy), -EINVAL);
+	strscpy(text, "eager 0,x");
+	KUNIT_EXPECT_EQ(test, pgtable_repl_parse(text, &policy), -EINVAL);
+	strscpy(text, "eager ,");
+	KUNIT_EXPECT_EQ(test, pgtable_repl_parse(text, &policy), -EINVAL);
+	strscpy(text, "");
+	KUNIT_EXPECT_EQ(test, pgtable_repl_parse(text, &policy), -EINVAL);
+}
+
+/*
+ * What an address space is to follow that is just being made, under its lock, by
+ * who may have read another mode, is not settled by looking at it.
+ */
+static void repl_test_follows_when_it_is_made(struct kunit *test)
+{
+	struct pgtable_repl_policy policy = { .mode = PR_PGTABLE_REPL_OFF };
+	struct repl_wait wait = REPL_WAIT_NONE;
+	struct repl_test *t = test->priv;
+
+	if (sysctl_pgtable_repl_mode >= PGTABLE_REPL_SYS_ALL)
+		kunit_skip(test, "every process is replicated");
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	KUNIT_ASSERT_EQ(test, pgtable_repl_set(t->mm, &policy), 0);
+	KUNIT_EXPECT_TRUE(test, pgtable_repl_follows(t->mm));
+	t->mm->pgtable_repl->unset = true;
+	mmap_write_lock(t->mm);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_follow(t->mm, &wait), -EAGAIN);
+	mmap_write_unlock(t->mm);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_follow(t->mm, &wait), 1);
+	KUNIT_EXPECT_TRUE(test, pgtable_repl_follows(t->mm));
+}
+
+/* Somebody else has the mode changed back, and finds the process as it was. */
+static void repl_test_change_mode(void *data, struct mm_struct *mm,
+				  const struct pgtable_repl_policy *policy,
+				  const nodemask_t *add, const nodemask_t *del)
+{
+	int *left = data;
+
+	if ((*left)-- > 0)
+		sysctl_pgtable_repl_mode ^= PGTABLE_REPL_SYS_PROCESS ^ PGTABLE_REPL_SYS_ALL;
+}
+
+/* What holds may change while it is being brought into force. */
+static void repl_test_follows_the_last(struct kunit *test)
+{
+	struct repl_wait wait = REPL_WAIT_NONE;
+	struct repl_test *t = test->priv;
+	int mode = sysctl_pgtable_repl_mode, left;
+
+	if (mode != PGTABLE_REPL_SYS_PROCESS)
+		kunit_skip(test, "needs vm.pgtable_repl_mode = 1");
+	if (register_trace_pgtable_repl_set(repl_test_change_mode, &left))
+		kunit_skip(test, "needs CONFIG_TRACEPOINTS");
+	sysctl_pgtable_repl_mode = PGTABLE_REPL_SYS_ALL;
+	left = 1;
+	KUNIT_EXPECT_EQ(test, pgtable_repl_follow(t->mm, &wait), 1);
+	KUNIT_EXPECT_EQ(test, sysctl_pgtable_repl_mode, mode);
+	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
+	KUNIT_EXPECT_FALSE(test, wait.busy);
+	/* If it goes on and on, somebody has to come back. */
+	sysctl_pgtable_repl_mode = PGTABLE_REPL_SYS_ALL;
+	left = 100;
+	KUNIT_EXPECT_EQ(test, pgtable_repl_follow(t->mm, &wait), 1);
+	KUNIT_EXPECT_TRUE(test, wait.busy);
+	KUNIT_EXPECT_GT(test, left, 50);
+	unregister_trace_pgtable_repl_set(repl_test_change_mode, &left);
+	tracepoint_synchronize_unregister();
+	sysctl_pgtable_repl_mode = mode;
+	KUNIT_EXPECT_GE(test, pgtable_repl_follow(t->mm, &wait), 0);
+	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
+}
+
+static struct kunit_case repl_test_cases[] = {
+	KUNIT_CASE_SLOW(repl_test_insist_ends),
+	KUNIT_CASE(repl_test_mode_reaches_the_busy),
+	KUNIT_CASE(repl_test_follows_when_it_is_made),
+	KUNIT_CASE(repl_test_follows_the_last),
+	KUNIT_CASE(repl_test_refuses_nonsense),
+	{ }
+};
+
+static struct kunit_suite repl_test_suite = {
+	.name = "pgtable_repl_control",
+	.init = repl_test_init,
+	.exit = repl_test_exit,
+	.test_cases = repl_test_cases,
+};
+kunit_test_suite(repl_test_suite);

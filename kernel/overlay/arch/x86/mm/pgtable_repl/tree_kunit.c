@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Page-table replication: KUnit tests: trees are made, changed and taken down.
+ */
+#include "kunit.h"
+
+static void repl_test_enable_and_disable(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct ptdesc *copy;
+	unsigned int round;
+
+	repl_test_tables(test);
+	repl_test_fill(t);
+	for (round = 0; round < 3; round++) {
+		KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+		KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+		KUNIT_EXPECT_GT(test, repl_test_pages(t), 0);
+		copy = virt_to_ptdesc(t->ptep)->pt_repl;
+		if (copy)
+			repl_test_walker(copy, t->ptep + round, _PAGE_DIRTY);
+		KUNIT_ASSERT_EQ(test, repl_test_set(t, &NODE_MASK_NONE), 0);
+		KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
+		KUNIT_EXPECT_NULL(test, virt_to_ptdesc(t->mm->pgd)->pt_repl);
+		KUNIT_EXPECT_NULL(test, virt_to_ptdesc(t->ptep)->pt_repl);
+		/* What a domain wrote is not forgotten with its tree. */
+		if (copy)
+			KUNIT_EXPECT_TRUE(test, pte_dirty(t->ptep[round]));
+	}
+	repl_test_empty(t);
+}
+
+static void repl_test_change_of_mask(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	nodemask_t nodes, one;
+	unsigned int d;
+
+	pgtable_repl_nodes(&nodes);
+	repl_test_tables(test);
+	repl_test_fill(t);
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	for_each_node_mask(d, nodes) {
+		one = nodemask_of_node(d);
+		KUNIT_ASSERT_EQ(test, repl_test_set(t, &one), 0);
+		KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+		KUNIT_EXPECT_EQ(test, repl_test_pages(t),
+			atomic_long_read(&t->mm->pgtable_repl->owner.node_pages[d]));
+		KUNIT_EXPECT_NOT_NULL(test,
+				      pgtable_repl_domain_root(t->mm, d));
+	}
+	repl_test_empty(t);
+}
+
+static void repl_test_short_of_memory(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct ptdesc *table, *copy;
+	unsigned int domain;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	repl_test_copy(test);
+	repl_test_fill(t);
+
+	/* As if no page had been there when the table was linked. */
+	table = virt_to_ptdesc(t->ptep);
+	copy = table->pt_repl;
+	domain = copy->pt_repl_domain;
+	repl_unlink(table, &table->pt_repl);
+	__free_page(ptdesc_page(copy));
+	set_pmd(t->pmdp, *t->pmdp);		/* links it, and repairs it */
+	KUNIT_EXPECT_NOT_NULL(test, repl_find(table, domain));
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+	repl_test_empty(t);
+}
+
+static void repl_test_unlink(struct ptdesc *table)
+{
+	struct ptdesc *copy;
+
+	while ((copy = table->pt_repl)) {
+		repl_unlink(table, &table->pt_repl);
+		__free_page(ptdesc_page(copy));
+	}
+}
+
+/* Somebody fills a PMD table between its being stored and its having copies. */
+static void repl_test_filled_before_it_is_linked(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct ptdesc *pmd, *pte;
+	pud_t *pud;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	repl_test_copy(test);
+	pud = pud_offset(p4d_offset(pgd_offset(t->mm, TEST_ADDR), TEST_ADDR),
+			 TEST_ADDR);
+	pmd = virt_to_ptdesc(t->pmdp);
+	pte = virt_to_ptdesc(t->ptep);
+	/* As it was then: the tables are there, their copies are not. */
+	repl_test_unlink(pmd);
+	repl_test_unlink(pte);
+	set_pud(pud, *pud);
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+	KUNIT_EXPECT_NOT_NULL(test, pmd->pt_repl);
+	KUNIT_EXPECT_FALSE(test, nodes_empty(t->mm->pgtable_repl->owner.lacking));
+	pgtable_repl_refill(mm_repl_owner(t->mm), NULL);
+	KUNIT_EXPECT_NOT_NULL(test, pte->pt_repl);
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+}
+
+/* As mremap may leave a table: with copies, and its new parent without. */
+static void repl_test_moved_below_a_fallback(struct kunit *test)
+{
+	unsigned long max = sysctl_pgtable_repl_process_max;
+	struct repl_test *t = test->priv;
+	pud_t *pud;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	repl_test_copy(test);
+	pud = pud_offset(p4d_offset(pgd_offset(t->mm, TEST_ADDR), TEST_ADDR),
+			 TEST_ADDR);
+	repl_test_unlink(virt_to_ptdesc(t->pmdp));
+	/* No memory for those of the parent. */
+	WRITE_ONCE(sysctl_pgtable_repl_process_max, 1);
+	set_pud(pud, *pud);
+	WRITE_ONCE(sysctl_pgtable_repl_process_max, max);
+	KUNIT_EXPECT_NULL(test, virt_to_ptdesc(t->pmdp)->pt_repl);
+	KUNIT_EXPECT_NOT_NULL(test, virt_to_ptdesc(t->ptep)->pt_repl);
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+	/* They are of use again when the parent has them. */
+	KUNIT_EXPECT_EQ(test, repl_test_all(t), 0);
+	KUNIT_EXPECT_NOT_NULL(test, virt_to_ptdesc(t->pmdp)->pt_repl);
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+}
+
+static void repl_test_check_finds_damage(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct ptdesc *copy;
+	pteval_t *slot;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	copy = repl_test_copy(test);
+	repl_test_fill(t);
+	slot = repl_slot(copy, t->ptep + 3);
+	*slot ^= _PAGE_RW;
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 1);
+	*slot ^= _PAGE_RW | _PAGE_ACCESSED;	/* that one may differ */
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+	copy->pt_repl_mm = NULL;
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 1);
+	copy->pt_repl_mm = t->mm;
+	copy->pt_repl_delta ^= PAGE_SIZE;
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 1);
+	copy->pt_repl_delta ^= PAGE_SIZE;
+	repl_test_empty(t);
+}
+
+/* Which CPUs a domain has, and which domain a CPU belongs to, are one table. */
+static void repl_test_domains_agree_with_cpus(struct kunit *test)
+{
+	unsigned int domain, found;
+	int cpu;
+
+	for_each_online_cpu(cpu) {
+		found = 0;
+		for (domain = 0; domain < pgtable_repl_nr_domains(); domain++) {
+			if (!cpumask_test_cpu(cpu, pgtable_repl_domain_cpus(domain)))
+				continue;
+			found++;
+			KUNIT_EXPECT_EQ(test, domain, domain_of(cpu));
+			KUNIT_EXPECT_EQ(test, pgtable_repl_domain_node(domain),
+					cpu_to_node(cpu));
+		}
+		KUNIT_EXPECT_EQ(test, found, 1);
+	}
+}
+
+/* A worker that builds trees may get to a new address space before its maker. */
+static void repl_test_has_one_root_a_domain(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct ptdesc *copy;
+	nodemask_t nodes, seen = NODE_MASK_NONE;
+
+	pgtable_repl_nodes(&nodes);
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	arch_pgtable_repl_lock(t->mm);
+	pgtable_repl_new_trees(t->mm, &nodes);
+	arch_pgtable_repl_unlock(t->mm);
+	for_each_copy(copy, virt_to_ptdesc(t->mm->pgd)) {
+		KUNIT_EXPECT_FALSE(test, node_isset(copy->pt_repl_domain, seen));
+		node_set(copy->pt_repl_domain, seen);
+		KUNIT_EXPECT_PTR_EQ(test, (pgd_t *)ptdesc_address(copy),
+			pgtable_repl_domain_root(t->mm, copy->pt_repl_domain));
+	}
+	KUNIT_EXPECT_EQ(test, repl_test_set(t, &NODE_MASK_NONE), 0);
+	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
+}
+
+static struct kunit_case repl_test_cases[] = {
+	KUNIT_CASE(repl_test_enable_and_disable),
+	KUNIT_CASE(repl_test_change_of_mask),
+	KUNIT_CASE(repl_test_short_of_memory),
+	KUNIT_CASE(repl_test_filled_before_it_is_linked),
+	KUNIT_CASE(repl_test_moved_below_a_fallback),
+	KUNIT_CASE(repl_test_check_finds_damage),
+	KUNIT_CASE(repl_test_domains_agree_with_cpus),
+	KUNIT_CASE(repl_test_has_one_root_a_domain),
+	{ }
+};
+
+static struct kunit_suite repl_test_suite = {
+	.name = "pgtable_repl_tree",
+	.init = repl_test_init,
+	.exit = repl_test_exit,
+	.test_cases = repl_test_cases,
+};
+kunit_test_suite(repl_test_suite);
