@@ -17,6 +17,7 @@ enum Nearwalk {
     Lab(nearwalk_lab::Args),
     Lens(nearwalk_lens::Args),
     Locality(nearwalk_dump::cli::locality::Args),
+    Move(nearwalk_move::cli::Args),
     #[command(flatten)]
     Repl(nearwalk_repl::Args),
     Top(nearwalk_top::cli::Args),
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Nearwalk::Lab(args) => nearwalk_lab::run(args),
         Nearwalk::Lens(args) => nearwalk_lens::run(args),
         Nearwalk::Locality(args) => nearwalk_dump::cli::locality::run(args),
+        Nearwalk::Move(args) => nearwalk_move::cli::run(args),
         Nearwalk::Repl(args) => nearwalk_repl::run(args),
         Nearwalk::Top(args) => nearwalk_top::cli::run(args),
         Nearwalk::Trial(args) => nearwalk_trial::cli::run(&args),

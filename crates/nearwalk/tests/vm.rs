@@ -27,11 +27,16 @@ impl Write for Capture {
 
 /// What a script prints: it runs in `sh` with the program that makes tables on
 /// one node and runs on another as `$1`, the directories of `nearwalk` and of
-/// modules as `$2` and `$3`, and one that kills trials as `$4`. Each of its steps begins with a line `== NAME`.
+/// modules as `$2` and `$3`, and one that kills trials, or another, as `$4`. Each of its steps begins
+/// with a line `== NAME`.
 struct Steps(String);
 
 impl Steps {
     fn run(script: &str) -> Self {
+        Self::run_with(script, include_str!("killer.py"))
+    }
+
+    fn run_with(script: &str, fourth: &str) -> Self {
         let command = PathBuf::from(env!("CARGO_BIN_EXE_nearwalk"));
         let config = VmConfig {
             nodes: NodeSpec::even(4, 8, Size::gib(2)).unwrap(),
@@ -47,8 +52,7 @@ impl Steps {
         let modules = nearwalk_lab::build_dir().join("module");
         let words = ["sh", "-c", script, "sh", walker].map(OsString::from);
         let directory = command.parent().unwrap().to_owned();
-        let killer = OsString::from(include_str!("killer.py"));
-        let rest = [directory.into(), modules.into(), killer];
+        let rest = [directory.into(), modules.into(), OsString::from(fourth)];
         let words = words.into_iter().chain(rest);
         let job = Job::new(words).stdout(out.clone()).stderr(out.clone());
         let outcome = Vm::start(&config, job).unwrap().wait().unwrap();
@@ -352,4 +356,70 @@ ls /run/nearwalk
     ran.assert("refused", "vm.pgtable_repl_node_max allows 0 KiB there");
     assert_eq!(ran.of("refused").matches("status 2").count(), 2);
     ran.assert("refused", "off  none");
+}
+
+/// Memory goes to other nodes and stays what it was; what cannot be done is told.
+#[test]
+fn memory_moves_and_stays_what_it_was() {
+    let script = r#"
+step() { printf '\n== %s\n' "$1"; }
+status() { "$@"; echo "status $?"; }
+PATH=$2:$PATH
+mkfifo /run/say
+taskset -c 0 python3 -c "$4" 40 </run/say >/run/holder &
+pid=$!
+exec 3>/run/say
+until [ -s /run/holder ]; do sleep 0.1; done
+step move
+nearwalk move $pid --to 2 --json
+step again
+nearwalk move $pid --to 2 --json
+step part
+nearwalk move $pid --from 2 --to 3 --size 8M --json
+step helped
+echo 4 >/proc/sys/vm/migrate_copy_threads
+echo 4096 >/proc/sys/vm/migrate_batch_pages
+nearwalk move $pid --to 1 --shared --json
+step text
+status nearwalk move $pid --to 0 --shared
+step refused
+status nearwalk move $pid --to 9
+status nearwalk move $pid --from 1 --to 1
+status nearwalk move 999999 --to 1
+status nearwalk move 2 --to 1
+status nearwalk move $pid --to 1 --size 3
+status setpriv --reuid=65534 --clear-groups nearwalk move $pid --to 1
+step data
+echo >&3
+wait $pid
+cat /run/holder
+"#;
+    let ran = Steps::run_with(script, include_str!("holder.py"));
+    let json = |step: &str| -> serde_json::Value {
+        serde_json::from_str(ran.of(step).trim()).unwrap_or_else(|_| panic!("{}", ran.of(step)))
+    };
+    let pages = |step: &str, outcome: &str| json(step)["pages"][outcome].as_u64().unwrap();
+    let filled = (40 << 20) / 4096;
+    assert!(pages("move", "moved") >= filled, "{}", ran.of("move"));
+    assert_eq!(pages("move", "busy"), 0, "{}", ran.of("move"));
+    // What others mapped as well can be the process's own by now.
+    assert!(pages("again", "moved") <= pages("move", "shared"));
+    assert!(pages("again", "there") >= pages("move", "moved"));
+    // The page that reaches the size is a huge one, or the size was reached before.
+    let part = pages("part", "moved");
+    assert!((2048..2048 + 512).contains(&part), "{}", ran.of("part"));
+    assert!(pages("part", "left") >= filled - part - 512);
+    let copied = json("helped")["counters"]["pgmigrate_copied"].as_u64();
+    assert!(copied.unwrap() >= filled, "{}", ran.of("helped"));
+    ran.assert("text", "to node 0, ");
+    ran.assert("text", "status 0");
+    ran.assert("refused", "node 9 has no memory; allowed: 0-3");
+    ran.assert("refused", "--from and --to are both node 1");
+    ran.assert("refused", "there is no process 999999");
+    ran.assert("refused", "process 2 has no memory of its own");
+    ran.assert("refused", "whole pages of 4K");
+    ran.assert("refused", "no permission");
+    assert_eq!(ran.of("refused").matches("status 1").count(), 5);
+    assert_eq!(ran.of("refused").matches("status 2").count(), 1);
+    ran.assert("data", "40 of 40 MiB are the same");
 }

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What can go wrong, in the user's words.
+
+use std::io;
+
+/// Why nothing, or no more, was moved.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The number stands for no process.
+    #[error("there is no process {0}")]
+    NoProcess(u32),
+
+    /// A kernel thread, or a process that is ending.
+    #[error("process {0} has no memory of its own (a kernel thread, or it has ended)")]
+    NoMemory(u32),
+
+    /// The process is somebody else's.
+    #[error("process {0}: no permission; only its user or root (who may trace it) can move it")]
+    NotPermitted(u32),
+
+    /// `--shared` without the right to it.
+    #[error("--shared moves other processes' memory as well, which takes CAP_SYS_NICE (root)")]
+    SharedNotPermitted,
+
+    /// Memory cannot be there.
+    #[error("node {node} has no memory; allowed: {allowed}")]
+    NoNode { node: u32, allowed: String },
+
+    /// The process may not have memory there.
+    #[error("process {pid} may have no memory on node {node}: its cpuset does not allow it")]
+    NotAllowed { pid: u32, node: u32 },
+
+    /// From where to where?
+    #[error("--from and --to are both node {0}; memory moves from one node to another")]
+    SameNode(u32),
+
+    /// A kernel without CONFIG_NUMA or CONFIG_MIGRATION.
+    #[error(
+        "this kernel cannot move memory (it has no move_pages(), which takes CONFIG_MIGRATION)"
+    )]
+    Unsupported,
+
+    /// Anything else.
+    #[error("{what}: {source}")]
+    Io { what: String, source: io::Error },
+
+    /// What the kernel says of the machine cannot be read.
+    #[error(transparent)]
+    Host(#[from] nearwalk_host::Error),
+}
+
+impl Error {
+    pub(crate) fn io(what: impl Into<String>, source: io::Error) -> Self {
+        Self::Io {
+            what: what.into(),
+            source,
+        }
+    }
+}

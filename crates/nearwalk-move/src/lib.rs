@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! `nearwalk move`: moves the memory of a process to another node, and tells what
+//! became of it page by page.
+//!
+//! Reading order: [`outcome`] (what can become of a page), [`memory`] (the process
+//! as the kernel shows it, behind a trait), [`mover`] (what is asked of the kernel,
+//! and again, until each page's fate is known), [`report`], and [`cli`].
+
+pub mod cli;
+mod error;
+mod memory;
+mod mover;
+mod outcome;
+mod report;
+
+pub use error::Error;
+pub use outcome::{Outcome, Outcomes};
