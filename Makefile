@@ -82,6 +82,11 @@ bench-vmops: ## count instructions per page of virtual-memory operations, stock 
 	@scripts/setup.sh demo
 	@scripts/bench-vmops.sh $(ARGS)
 
+.PHONY: bench-move
+bench-move: ## count instructions of moving pages to another node by phase, stock and ours; ARGS="--size 2M ..."
+	@scripts/setup.sh demo
+	@scripts/bench-move.sh $(ARGS)
+
 .PHONY: bench-hydra
 bench-hydra: ## count TLB interrupts, table pages, faults and instructions: stock, eager, lazy; NODES="4 8"
 	@scripts/setup.sh bench

@@ -91,15 +91,20 @@ impl Sample {
 
 /// The program as a file that the guest can see.
 pub fn install() -> Result<PathBuf, Error> {
+    install_as("vmops", PROGRAM)
+}
+
+/// Puts a program of the guest's where VMs see it.
+pub fn install_as(name: &str, program: &[u8]) -> Result<PathBuf, Error> {
     let dir = build_dir().join("bench");
-    let path = dir.join("vmops");
+    let path = dir.join(name);
     // Renamed into place: another run may be reading it. Each call has a file
     // of its own: threads of one process install it side by side.
     static CALLS: AtomicUsize = AtomicUsize::new(0);
     let call = CALLS.fetch_add(1, Ordering::Relaxed);
-    let fresh = dir.join(format!("vmops.{}.{call}", std::process::id()));
+    let fresh = dir.join(format!("{name}.{}.{call}", std::process::id()));
     fs::create_dir_all(&dir)
-        .and_then(|()| fs::write(&fresh, PROGRAM))
+        .and_then(|()| fs::write(&fresh, program))
         .and_then(|()| fs::set_permissions(&fresh, fs::Permissions::from_mode(0o755)))
         .and_then(|()| fs::rename(&fresh, &path))
         .map_err(|source| Error::Io {
@@ -240,10 +245,10 @@ fn attach(samples: &mut [Sample], programs: &Programs) -> Result<(), String> {
 }
 
 /// A file for the plugin's findings, removed afterwards.
-struct Scratch(PathBuf);
+pub struct Scratch(pub PathBuf);
 
 impl Scratch {
-    fn new(name: &str) -> Scratch {
+    pub fn new(name: &str) -> Scratch {
         Scratch(build_dir().join(format!("bench/stores-{}-{name}", std::process::id())))
     }
 }
@@ -254,12 +259,12 @@ impl Drop for Scratch {
     }
 }
 
-fn quoted(path: &Path) -> String {
+pub fn quoted(path: &Path) -> String {
     format!("'{}'", path.to_string_lossy().replace('\'', r"'\''"))
 }
 
 #[derive(Clone, Default)]
-struct Collected(Arc<Mutex<Vec<u8>>>);
+pub struct Collected(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Collected {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -272,7 +277,7 @@ impl Write for Collected {
 }
 
 impl Collected {
-    fn text(&self) -> String {
+    pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.0.lock().expect("no writer panics")).into_owned()
     }
 }

@@ -5,10 +5,12 @@
 //!
 //! [`plan`] says which machines there are and how much is measured, [`guest`]
 //! boots one and reads what the program in it found, [`stores`] what QEMU's
-//! plugin saw of it, [`table`] compares.
+//! plugin saw of it, [`table`] compares. [`moves`] counts what moving pages to
+//! another node costs, by phase.
 
 mod cli;
 mod guest;
+mod moves;
 mod plan;
 mod stores;
 mod table;

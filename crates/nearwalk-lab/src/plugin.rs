@@ -32,6 +32,20 @@ impl Plugin {
         }
     }
 
+    /// Nearwalk's plugin, counting instructions between the guest's marks by phase
+    /// into the file `out`; `symbols` says which functions begin which phases.
+    pub fn phases(nodes: &[NodeSpec], symbols: &Path, out: &Path) -> Plugin {
+        Plugin {
+            library: library(),
+            options: vec![
+                ("mode", "phases".into()),
+                ("out", out.into()),
+                ("layout", layout(nodes).into()),
+                ("symbols", symbols.into()),
+            ],
+        }
+    }
+
     /// Nearwalk's plugin, feeding the timing model of `machine` and writing
     /// what it found to `out`. Changes `config` as the model needs it: each
     /// node's memory a file in `memory`, one thread for all CPUs.

@@ -83,6 +83,16 @@ pub fn is_atomic(insn: &[u8]) -> bool {
     locked || matches!(rest, [0x86 | 0x87, modrm, ..] if modrm >> 6 != 3)
 }
 
+/// Whether `insn` calls a function: it goes elsewhere and leaves on the stack where
+/// to return to.
+pub fn is_call(insn: &[u8]) -> bool {
+    match after_prefixes(insn).1 {
+        [0xe8, ..] => true,
+        [0xff, modrm, ..] => modrm >> 3 & 7 == 2,
+        _ => false,
+    }
+}
+
 /// Whether `insn` is likely to access data in memory. For splitting a block's
 /// instructions between its accesses, where a rare mistake moves an
 /// instruction from one access to the next.
@@ -163,6 +173,17 @@ mod tests {
         for event in Event::ALL {
             assert_eq!(Event::ALL[event as usize], event);
         }
+    }
+
+    #[test]
+    fn calls_are_known() {
+        assert!(is_call(&[0xe8, 1, 2, 3, 4]));
+        assert!(is_call(&[0xff, 0xd0])); // call *%rax
+        assert!(is_call(&[0x41, 0xff, 0xd3])); // call *%r11
+        assert!(is_call(&[0x2e, 0xe8, 1, 2, 3, 4]));
+        assert!(!is_call(&[0xe9, 1, 2, 3, 4])); // jmp
+        assert!(!is_call(&[0xff, 0xe0])); // jmp *%rax
+        assert!(!is_call(&[0xff, 0x30])); // push (%rax)
     }
 
     #[test]

@@ -2,11 +2,12 @@
 //! A plugin for QEMU's emulator that watches the guest's memory accesses.
 //!
 //! `count` counts stores to other nodes' memory between marks of the guest's
-//! program; `lens` feeds the accesses of chosen processes to the timing model.
+//! program; `phases` counts instructions by the kernel's functions; `lens` feeds the
+//! accesses of chosen processes to the timing model.
 //! What the guest says to the plugin, and how, is in [`decode`].
 //!
 //! Reading order: [`options`], [`layout`] (which node an address and a CPU are
-//! on), [`decode`], [`count`], [`ram`] (the guest's memory and page tables),
+//! on), [`decode`], [`count`], [`phases`], [`ram`] (the guest's memory and page tables),
 //! [`mod@lens`], and `qemu` (the only part that knows QEMU).
 
 mod count;
@@ -14,6 +15,7 @@ mod decode;
 mod layout;
 mod lens;
 mod options;
+mod phases;
 mod ram;
 
 // Tests are programs of their own, without QEMU's half of these functions.

@@ -19,6 +19,11 @@ pub struct Options {
 pub enum Mode {
     /// Count stores to other nodes' memory.
     Count,
+    /// Count instructions by phase.
+    Phases {
+        /// A file that says which functions begin which phases.
+        symbols: PathBuf,
+    },
     /// Feed accesses to the timing model.
     Lens {
         /// A built-in machine's name, or a TOML file.
@@ -33,7 +38,9 @@ pub enum Mode {
 impl Options {
     /// Reads all arguments; none may be there twice.
     pub fn parse<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Options, String> {
-        const KEYS: [&str; 6] = ["mode", "out", "layout", "machine", "memory", "levels"];
+        const KEYS: [&str; 7] = [
+            "mode", "out", "layout", "machine", "memory", "levels", "symbols",
+        ];
         let mut values = [None; KEYS.len()];
         for word in words {
             let (key, value) = word
@@ -50,6 +57,9 @@ impl Options {
             |index: usize| values[index].ok_or_else(|| format!("'{}' is missing", KEYS[index]));
         let mode = match need(0)? {
             "count" => Mode::Count,
+            "phases" => Mode::Phases {
+                symbols: need(6)?.into(),
+            },
             "lens" => Mode::Lens {
                 machine: need(3)?.into(),
                 memory: need(4)?.into(),
@@ -59,7 +69,11 @@ impl Options {
                     other => return Err(format!("'{other}' levels; allowed: 4, 5")),
                 },
             },
-            other => return Err(format!("mode '{other}' is unknown; allowed: count, lens")),
+            other => {
+                return Err(format!(
+                    "mode '{other}' is unknown; allowed: count, phases, lens"
+                ));
+            }
         };
         Ok(Options {
             mode,
@@ -81,6 +95,9 @@ mod tests {
         let lens = "mode=lens machine=e7-4850v3 memory=/m levels=4 out=x layout=1x1";
         let options = Options::parse(lens.split(' ')).unwrap();
         assert!(matches!(options.mode, Mode::Lens { levels: 4, .. }));
+        let phases = "mode=phases symbols=/s out=x layout=1x1";
+        let options = Options::parse(phases.split(' ')).unwrap();
+        assert!(matches!(options.mode, Mode::Phases { .. }));
     }
 
     #[test]
@@ -90,6 +107,7 @@ mod tests {
             (&["mode=count", "mode=count"], "'mode' is given twice"),
             (&["mode=fly", "out=x", "layout=1x1"], "'fly'"),
             (&["mode=lens", "out=x", "layout=1x1"], "'machine'"),
+            (&["mode=phases", "out=x", "layout=1x1"], "'symbols'"),
             (&["speed=9"], "'speed'"),
             (&["on"], "'on'"),
             (&["mode=count", "out=x", "layout=ax1"], "'ax1'"),

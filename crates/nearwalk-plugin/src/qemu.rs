@@ -23,6 +23,7 @@ use crate::{
     layout::Layout,
     lens::{Lens, Seen},
     options::{Mode, Options},
+    phases::{self, Block, Phases},
 };
 
 type PluginId = u64;
@@ -40,6 +41,12 @@ const MEM_RW: c_int = 3;
 
 unsafe extern "C" {
     fn qemu_plugin_register_vcpu_tb_trans_cb(id: PluginId, cb: extern "C" fn(PluginId, *mut Tb));
+    fn qemu_plugin_register_vcpu_tb_exec_cb(
+        tb: *mut Tb,
+        cb: extern "C" fn(c_uint, *mut c_void),
+        flags: c_int,
+        userdata: *mut c_void,
+    );
     fn qemu_plugin_register_vcpu_insn_exec_cb(
         insn: *mut Insn,
         cb: extern "C" fn(c_uint, *mut c_void),
@@ -84,10 +91,10 @@ extern "C" fn choose_version() {
     }
 }
 
-struct PerCpu(UnsafeCell<Cpu>);
+struct PerCpu<T>(UnsafeCell<T>);
 
 // SAFETY: QEMU runs a CPU on one thread, and callbacks for a CPU on that one.
-unsafe impl Sync for PerCpu {}
+unsafe impl<T: Send> Sync for PerCpu<T> {}
 
 struct Plugin {
     work: Work,
@@ -97,7 +104,11 @@ struct Plugin {
 enum Work {
     Count {
         layout: Layout,
-        cpus: Vec<PerCpu>,
+        cpus: Vec<PerCpu<Cpu>>,
+    },
+    Phases {
+        phases: Phases,
+        cpus: Vec<PerCpu<phases::Cpu>>,
     },
     /// The lab runs the CPUs on one thread: nobody ever waits for the lock.
     Lens {
@@ -121,6 +132,12 @@ impl Plugin {
                     .map(|cpu| PerCpu(UnsafeCell::new(Cpu::new(&layout, cpu))))
                     .collect(),
                 layout,
+            },
+            Mode::Phases { symbols } => Work::Phases {
+                phases: Phases::read(&symbols)?,
+                cpus: (0..layout.cpus().len())
+                    .map(|_| PerCpu(UnsafeCell::new(phases::Cpu::default())))
+                    .collect(),
             },
             Mode::Lens {
                 machine,
@@ -155,7 +172,7 @@ impl Plugin {
 /// # Safety
 /// Called from a callback for this CPU, and not held across another.
 #[allow(clippy::mut_from_ref)]
-unsafe fn own(cpus: &[PerCpu], index: c_uint) -> Option<&mut Cpu> {
+unsafe fn own<T>(cpus: &[PerCpu<T>], index: c_uint) -> Option<&mut T> {
     // SAFETY: see the contract; callbacks of a CPU do not nest.
     cpus.get(index as usize)
         .map(|cpu| unsafe { &mut *cpu.0.get() })
@@ -254,7 +271,19 @@ extern "C" fn translate(_id: PluginId, tb: *mut Tb) {
     let mut work: u8 = 0;
     // SAFETY: QEMU's functions on QEMU's block, alive in this callback.
     unsafe {
-        for index in 0..qemu_plugin_tb_n_insns(tb) {
+        let instructions = qemu_plugin_tb_n_insns(tb);
+        if let Work::Phases { phases, .. } = &plugin.work {
+            let begin = qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(tb, 0));
+            // Never freed: QEMU does not say when it forgets a block.
+            let block = Box::leak(Box::new(Block {
+                begin,
+                instructions: instructions as u32,
+                phase: phases.of(begin),
+            }));
+            let word = std::ptr::from_mut(block).cast();
+            qemu_plugin_register_vcpu_tb_exec_cb(tb, ran, NO_REGS, word);
+        }
+        for index in 0..instructions {
             let insn = qemu_plugin_tb_get_insn(tb, index);
             let bytes = bytes_of(insn, &mut buffer);
             if let Some(event) = decode::event(bytes) {
@@ -267,6 +296,13 @@ extern "C" fn translate(_id: PluginId, tb: *mut Tb) {
                 Work::Count { .. } => {
                     let word = Tag::new(atomic, false, 0).word();
                     qemu_plugin_register_vcpu_mem_cb(insn, stored, NO_REGS, MEM_W, word);
+                }
+                Work::Phases { .. } => {
+                    if decode::is_call(bytes) {
+                        let behind = qemu_plugin_insn_vaddr(insn) + bytes.len() as u64;
+                        let word = behind as usize as *mut c_void;
+                        qemu_plugin_register_vcpu_insn_exec_cb(insn, calls, NO_REGS, word);
+                    }
                 }
                 Work::Lens { .. } => {
                     work = work.saturating_add(1);
@@ -297,6 +333,13 @@ extern "C" fn executed(cpu: c_uint, word: *mut c_void) {
                 .and_then(|cpu| cpu.mark(event))
                 .map(|stores| count::line(&stores))
         }
+        Work::Phases { phases, cpus } => {
+            if event == Event::Program {
+                plugin.write("program\n");
+            }
+            // SAFETY: this is a callback for that CPU.
+            unsafe { own(cpus, cpu) }.and_then(|cpu| cpu.mark(phases, event))
+        }
         Work::Lens {
             lens,
             memory,
@@ -319,6 +362,38 @@ extern "C" fn executed(cpu: c_uint, word: *mut c_void) {
     };
     if let Some(line) = line {
         plugin.write(&line);
+    }
+}
+
+/// A block is executed.
+extern "C" fn ran(cpu: c_uint, word: *mut c_void) {
+    let Some(Plugin {
+        work: Work::Phases { cpus, .. },
+        ..
+    }) = PLUGIN.get()
+    else {
+        return;
+    };
+    // SAFETY: this is a callback for that CPU, and the word is that of translate().
+    unsafe {
+        if let Some(cpu) = own(cpus, cpu) {
+            cpu.block(&*word.cast::<Block>());
+        }
+    }
+}
+
+/// A call is executed, which will return to `word`.
+extern "C" fn calls(cpu: c_uint, word: *mut c_void) {
+    let Some(Plugin {
+        work: Work::Phases { cpus, .. },
+        ..
+    }) = PLUGIN.get()
+    else {
+        return;
+    };
+    // SAFETY: this is a callback for that CPU.
+    if let Some(cpu) = unsafe { own(cpus, cpu) } {
+        cpu.call(word as usize as u64);
     }
 }
 
