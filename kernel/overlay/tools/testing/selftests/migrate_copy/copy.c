@@ -44,6 +44,7 @@
 #define BALANCING	"/proc/sys/kernel/numa_balancing"
 #define POOL		"/sys/devices/system/node/node%d/hugepages/hugepages-2048kB/nr_hugepages"
 #define MTHP		"/sys/kernel/mm/transparent_hugepage/hugepages-%dkB/enabled"
+#define MTHP_STATS	"/sys/kernel/mm/transparent_hugepage/hugepages-64kB/stats/"
 #define REASON_SYSCALL	3
 
 static bool write_file(const char *path, const char *text)
@@ -320,6 +321,7 @@ COPY_TEST(base_pages_without_a_limit)
 COPY_TEST(folios_of_64k)
 {
 	char path[96], was[128] = "";
+	long split, partial;
 	char *mem;
 	FILE *f;
 
@@ -334,7 +336,12 @@ COPY_TEST(folios_of_64k)
 	mem = map_aligned(LEN, RW, ANON, -1);
 	ASSERT_NE(MAP_FAILED, mem);
 	ASSERT_TRUE(set(4, 4096));
+	split = read_long(MTHP_STATS "split");
+	partial = read_long(MTHP_STATS "nr_anon_partially_mapped");
 	there_and_back(_metadata, self->node, mem, LEN, 64 * KB, MPOL_MF_MOVE);
+	/* To be unmapped page by page for the move is no reason to be split. */
+	EXPECT_EQ(split, read_long(MTHP_STATS "split"));
+	EXPECT_EQ(partial, read_long(MTHP_STATS "nr_anon_partially_mapped"));
 	write_file(path, "inherit");
 	snprintf(path, sizeof(path), MTHP, 64);
 	write_file(path, "never");
