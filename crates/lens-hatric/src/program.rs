@@ -27,9 +27,14 @@ pub struct Part {
     /// What part of the data it goes to: from and to, 0 to 1.
     #[serde(default = "whole")]
     pub region: [f64; 2],
-    /// Skew of popularity, 0 (uniform) to 2; absent for a sweep, of which each
+    /// Skew of popularity, 0 (uniform) to 8; absent for a sweep, of which each
     /// thread makes its own share of the region.
     pub skew: Option<f64>,
+    /// Share of the region's pages that are all drawn about as often as the most
+    /// popular one, 0 to 1: the q of Zipf's law as Mandelbrot has it,
+    /// (rank + q)^-skew.
+    #[serde(default)]
+    pub plateau: f64,
     /// Neighbouring pages that are about as popular, 1 to 512.
     #[serde(default = "one")]
     pub cluster: u64,
@@ -133,7 +138,8 @@ impl Program {
         range("part (how many)", self.part.len() as f64, 1.0, 16.0)?;
         for p in &self.part {
             range("part.weight", p.weight, 1e-6, 1e6)?;
-            range("part.skew", p.skew.unwrap_or(0.0), 0.0, 2.0)?;
+            range("part.skew", p.skew.unwrap_or(0.0), 0.0, 8.0)?;
+            range("part.plateau", p.plateau, 0.0, 1.0)?;
             range("part.cluster", p.cluster as f64, 1.0, 512.0)?;
             range("part.lines", p.lines.into(), 1.0, 64.0)?;
             range("part.dependent", p.dependent, 0.0, 1.0)?;
@@ -168,19 +174,21 @@ struct Popularity {
 const BITS: u32 = 12;
 
 impl Popularity {
-    /// Of `n` ranks, rank r being drawn as often as `(r + 1)^-skew` says.
-    fn new(n: u64, skew: f64) -> Self {
+    /// Of `n` ranks, rank r being drawn as often as `(r + 1 + plateau * n)^-skew` says.
+    fn new(n: u64, skew: f64, plateau: f64) -> Self {
         let n = n as f64;
-        // The continuous law on 1 to n + 1.
+        // The continuous law on `first` to `first` + n, in units of `first`.
+        let first = 1.0 + plateau * n;
+        let last = (first + n) / first;
         let rank = |u: f64| -> f64 {
             let x = match (1.0 - skew).abs() < 1e-6 {
-                true => (u * (n + 1.0).ln()).exp(),
+                true => (u * last.ln()).exp(),
                 false => {
                     let a = 1.0 - skew;
-                    (u * ((n + 1.0).powf(a) - 1.0) + 1.0).powf(1.0 / a)
+                    (u * (last.powf(a) - 1.0) + 1.0).powf(1.0 / a)
                 }
             };
-            (x - 1.0).clamp(0.0, n)
+            (first * (x - 1.0)).clamp(0.0, n)
         };
         let points = 1 << BITS;
         Popularity {
@@ -276,7 +284,7 @@ impl Program {
                 Some(skew) => {
                     let clusters = pages.div_ceil(part.cluster);
                     Walk::Drawn {
-                        law: Arc::new(Popularity::new(pages, skew)),
+                        law: Arc::new(Popularity::new(pages, skew, part.plateau)),
                         clusters,
                         cluster: part.cluster,
                         factor: coprime_factor(clusters),
@@ -411,16 +419,24 @@ mod tests {
 
     #[test]
     fn popular_pages_are_drawn_as_often_as_the_law_says() {
-        for skew in [0.0, 0.7, 1.0, 1.3] {
+        for (skew, plateau) in [
+            (0.0, 0.0),
+            (0.7, 0.0),
+            (1.0, 0.0),
+            (1.3, 0.0),
+            (1.0, 0.1),
+            (4.0, 0.25),
+        ] {
             let n = 4096u64;
-            let law = Popularity::new(n, skew);
+            let law = Popularity::new(n, skew, plateau);
             let mut rng = Rng::new(9);
             let draws = 400_000;
             let head = (0..draws).filter(|_| law.draw(rng.bits()) < n / 16).count() as f64;
             // Of the continuous law that stands for it.
+            let first = 1.0 + plateau * n as f64;
             let mass = |m: f64| match skew == 1.0 {
-                true => (m + 1.0).ln(),
-                false => ((m + 1.0).powf(1.0 - skew) - 1.0) / (1.0 - skew),
+                true => ((m + first) / first).ln(),
+                false => ((m + first).powf(1.0 - skew) - first.powf(1.0 - skew)) / (1.0 - skew),
             };
             let want = mass(n as f64 / 16.0) / mass(n as f64);
             let got = head / f64::from(draws);
@@ -475,7 +491,8 @@ mod tests {
     fn refusals_name_the_program_and_the_key() {
         for (part, says) in [
             ("lines = 0\n", "p.part.lines is 0; 1 to 64"),
-            ("lines = 1\nskew = 3.0\n", "p.part.skew is 3; 0 to 2"),
+            ("lines = 1\nskew = 9.0\n", "p.part.skew is 9; 0 to 8"),
+            ("lines = 1\nplateau = 2.0\n", "p.part.plateau is 2; 0 to 1"),
             ("lines = 1\nregion = [0.5, 0.4]\n", "p.part.region"),
             ("lines = 1\nspeed = 1\n", "speed"),
         ] {

@@ -38,7 +38,7 @@ struct ListArgs {
 #[command(after_help = "Examples:\n  \
     nearwalk lens hatric run canneal\n  \
     nearwalk lens hatric run data-caching --vcpus 4 --schemes ideal,software,hatric --json\n  \
-    nearwalk lens hatric run canneal,tunkrank,graph500 --vcpus 1 --policy fifo+daemon\n  \
+    nearwalk lens hatric run canneal,tunkrank --vcpus 1 --policy fifo+daemon\n  \
     nearwalk lens hatric run facesim --schemes 'hatric,hatric:cotag=8;hatric:update=eager'")]
 struct RunArgs {
     /// Programs, with commas between: all in one VM
@@ -75,7 +75,7 @@ struct RunArgs {
     /// The daemon takes its time from the vCPUs, and has no CPU of its own
     #[arg(long)]
     stolen_daemon: bool,
-    /// Accesses from one page moved by defragmentation to the next [default: none is]
+    /// Accesses from one page moved by defragmentation to the next; 0 for none
     #[arg(long, default_value_t = 0)]
     defragment: u64,
     /// Entries of translation structures, in multiples of the machine's [1-16]
