@@ -8,7 +8,8 @@
 #   kcsan     lab.config with the detector of data races
 #   small     lab.config for one node, without control groups of memory or THP
 #   guests    compiles only what uses mm->pgd or roots beside what the lab boots: guests
-#             of Hyper-V and Xen, hosts on Intel's CPUs, SGX
+#             of Hyper-V and Xen, hosts on Intel's CPUs, SGX; and tells whether tracers
+#             are kept from the functions that must not be traced
 #   cloud     Debian's configuration for cloud machines, with replication; what has
 #             no part in it (drivers, most file systems and networks) is left out
 #             by building no modules
@@ -152,20 +153,44 @@ config_small() {
 	selftests "$out" small -- interface ops_map ops_fork stale race
 }
 
+# untraced OBJECT: functions that save the registers they use, by __repl_slow, must
+# not be traced: a tracer that they return to changes some.
+untraced() {
+	local object=$1 traced name failed=0
+	traced=$(join <(objdump -r -j __mcount_loc "$object" |
+		sed -nE 's/.* \.text(\+0x0*([0-9a-f]*))?$/0\2/p' | sort) \
+		<(nm "$object" | sed -nE 's/^0*([0-9a-f]*) [tT] /0\1 /p' | sort) | cut -d' ' -f2)
+	# One that may be: the question was the right one.
+	grep -qx __pgtable_repl_set_entry <<<"$traced" || {
+		say "  nothing in $object can be traced"
+		return 1
+	}
+	while IFS= read -r name; do
+		grep -qx "$name" <<<"$traced" || continue
+		say "  $name can be traced"
+		failed=1
+	done < <(cat "$source"/arch/x86/include/asm/pgtable_repl*.h "$source"/arch/x86/mm/pgtable_repl/*.[ch] |
+		grep -oE '__repl_slow [a-z_0-9]+\(' | sed 's/.* //; s/($//' | sort -u)
+	return "$failed"
+}
+
 # Of these the lab can boot none, so what is checked is that they compile.
 config_guests() {
 	local out=$1 objects
 	printf 'CONFIG_%s\n' PARAVIRT_XXL=y XEN=y XEN_PV=y XEN_PVHVM=y HYPERV=y HYPERV_VTL_MODE=n \
-		X86_SGX=y CRYPTO=y CRYPTO_SHA256=y KVM_INTEL=y X86_SGX_KVM=y >"$logs/guests.config"
+		X86_SGX=y CRYPTO=y CRYPTO_SHA256=y KVM_INTEL=y X86_SGX_KVM=y \
+		FUNCTION_TRACER=y FUNCTION_GRAPH_TRACER=y DYNAMIC_FTRACE=y >"$logs/guests.config"
 	fragments "$out" kernel/config/lab.config "$logs/guests.config"
-	configured "$out" CONFIG_PGTABLE_REPL=y CONFIG_HYPERV=y CONFIG_XEN_PV=y CONFIG_X86_SGX=y CONFIG_KVM_INTEL=y
-	compile "$out" arch/x86/hyperv/ arch/x86/xen/ arch/x86/kernel/cpu/sgx/ arch/x86/kvm/
+	configured "$out" CONFIG_PGTABLE_REPL=y CONFIG_HYPERV=y CONFIG_XEN_PV=y CONFIG_X86_SGX=y CONFIG_KVM_INTEL=y \
+		CONFIG_DYNAMIC_FTRACE=y
+	compile "$out" arch/x86/hyperv/ arch/x86/xen/ arch/x86/kernel/cpu/sgx/ arch/x86/kvm/ arch/x86/mm/pgtable_repl/
 	for objects in hyperv/mmu.o xen/mmu_pv.o kernel/cpu/sgx/encl.o kvm/vmx/nested.o; do
 		[ -f "$out/arch/x86/$objects" ] || {
 			say "  no arch/x86/$objects"
 			return 1
 		}
 	done
+	untraced "$out/arch/x86/mm/pgtable_repl/entry.o"
 }
 
 # What the lab's machine boots from has to be built in; CMA Debian leaves out here.
