@@ -16,6 +16,17 @@ static void bad_taken_off(struct mm_struct *mm, const nodemask_t *nodes)
 	nodes_andnot(mm->pgtable_repl->lacking, mm->pgtable_repl->lacking, *nodes);
 }
 
+static void bad_in_owner(struct mm_struct *mm, const nodemask_t *nodes)
+{
+	nodes_andnot(mm->pgtable_repl->owner.lacking, mm->pgtable_repl->owner.lacking,
+		     *nodes);
+}
+
+static void bad_owner_assigned(struct pgtable_repl *repl)
+{
+	repl->owner.lacking = NODE_MASK_NONE;
+}
+
 static void bad_assigned(struct pgtable_repl *repl)
 {
 	repl->linked = NODE_MASK_NONE;

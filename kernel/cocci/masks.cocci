@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// Masks of struct pgtable_repl that others set bits of without the lock, by page
+// Masks of struct pgtable_repl and of its owner that others set bits of without the lock, by page
 // faults under a VMA lock: lacking and linked. They are changed bit by bit; a
 // change of the whole mask reads it, and stores over what was set since.
 //
@@ -20,11 +20,19 @@ position p;
 (
 f@p(e->mask, rest)
 |
+f@p(e.mask, rest)
+|
 f@p(e->mask)
+|
+f@p(e.mask)
 |
 f@p(&e->mask, rest)
 |
+f@p(&e.mask, rest)
+|
 f@p(e->mask.bits, rest)
+|
+f@p(e.mask.bits, rest)
 )
 
 @script:python@
@@ -38,7 +46,11 @@ expression e, new;
 identifier mask =~ "^(lacking|linked)$";
 position p;
 @@
+(
 e->mask@p = new
+|
+e.mask@p = new
+)
 
 @script:python@
 p << assigned.p;
@@ -54,9 +66,11 @@ position p;
 (
 f@p(nr, e->mask.bits)
 |
-f@p(nr, &e->mask)
+f@p(nr, e.mask.bits)
 |
 f@p(nr, e->mask)
+|
+f@p(nr, e.mask)
 )
 
 @script:python@
