@@ -45,11 +45,20 @@ static DECLARE_DELAYED_WORK(repl_refill_work, repl_refill);
 /* Of its own: a node that stays short does not make the others wait. */
 static DECLARE_DELAYED_WORK(repl_short_work, repl_refill);
 
-/* Under the lock. */
+/*
+ * Under the lock, with interrupts off: of a probe in here that reads user space, a
+ * fault may want a page.
+ */
+static void repl_reserve_locked(struct repl_reserve *r)
+{
+	lockdep_assert_held(&r->lock);
+	lockdep_assert_irqs_disabled();
+}
+
 static void repl_reserve_add(struct repl_reserve *r, struct page *page,
 			     unsigned int order)
 {
-	lockdep_assert_held(&r->lock);
+	repl_reserve_locked(r);
 	list_add(&page->lru, &r->list[order]);
 	r->nr += 1UL << order;
 }
@@ -58,7 +67,7 @@ static struct page *repl_reserve_del(struct repl_reserve *r, unsigned int order)
 {
 	struct page *page;
 
-	lockdep_assert_held(&r->lock);
+	repl_reserve_locked(r);
 	page = list_first_entry_or_null(&r->list[order], struct page, lru);
 	if (page) {
 		list_del(&page->lru);
@@ -81,7 +90,6 @@ static struct page *repl_reserve_take(int nid, unsigned int order)
 
 	if (!READ_ONCE(r->nr))
 		return NULL;
-	/* Of a probe in here that reads user space, a fault may want a page. */
 	spin_lock_irqsave(&r->lock, flags);
 	page = repl_reserve_del(r, order);
 	spin_unlock_irqrestore(&r->lock, flags);
