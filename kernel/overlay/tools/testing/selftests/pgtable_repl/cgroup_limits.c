@@ -438,8 +438,21 @@ TEST_F(cgroup, limit_reaches_the_moved)
 	EXPECT_EQ(0, repl_check(bystander));
 }
 
-/* Through more groups than are noted, each of them removed: GROUP pays by then. */
-static void have_been_elsewhere(int hold[2])
+#define WANDERED	8
+
+static const char *wandered(int nr)
+{
+	static char path[64];
+
+	snprintf(path, sizeof(path), GROUP "/%d", nr);
+	return path;
+}
+
+/*
+ * Through more groups than are noted; each of them removed, so that GROUP pays by
+ * then, or all kept.
+ */
+static void have_been_elsewhere(int hold[2], bool kept)
 {
 	struct repl_mask all = repl_mask_all();
 	char byte, *mem;
@@ -454,15 +467,18 @@ static void have_been_elsewhere(int hold[2])
 	    repl_set_mask(&all))
 		_exit(2);
 	for (i = 0; i < 2 * MANY; i++) {
-		bool moves = i % (MANY / 4) == 0;
+		bool moves = i % (2 * MANY / WANDERED) == 0;
+		const char *to = kept ? wandered(i * WANDERED / (2 * MANY)) : INNER;
 
-		if (moves && (mkdir(INNER, 0755) || move(INNER, getpid())))
+		if (moves && (mkdir(to, 0755) || move(to, getpid())))
 			_exit(3);
 		repl_load(mem + i * PMD_SIZE);
 		if (!moves)
 			continue;
 		if (move(ROOT, getpid()))
 			_exit(4);
+		if (kept)
+			continue;
 		for (tries = 0; tries < 1000 && rmdir(INNER); tries++)
 			pause_ms(10);
 		/* What was charged there becomes its parent's a moment later. */
@@ -481,7 +497,7 @@ TEST_F(cgroup, limit_leaves_wanderers_alone)
 	pid = fork();
 	ASSERT_LE(0, pid);
 	if (!pid)
-		have_been_elsewhere(self->hold);
+		have_been_elsewhere(self->hold, false);
 	wait_until_it_lives(pid);
 	ASSERT_TRUE(copies_reach(pid, true, 2 * MANY));
 	ASSERT_EQ(0, mkdir(OTHER, 0755));
@@ -497,6 +513,40 @@ TEST_F(cgroup, limit_leaves_wanderers_alone)
 	ASSERT_EQ(0, repl_status(pid, &after));
 	EXPECT_EQ(before.total_pages, after.total_pages);
 	EXPECT_EQ(0, repl_check(pid));
+}
+
+/*
+ * One that so many groups have paid for that it is not known which counts for any of
+ * them: after those that are known to be a group's own, however large it is.
+ */
+TEST_F(cgroup, limit_takes_own_copies_first)
+{
+	struct repl_status before, after;
+	pid_t pid, other;
+	int i;
+
+	ASSERT_EQ(0, put(GROUP, "cgroup.subtree_control", "+memory"));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid)
+		have_been_elsewhere(self->hold, true);
+	wait_until_it_lives(pid);
+	ASSERT_TRUE(copies_reach(pid, true, 2 * MANY));
+	ASSERT_EQ(0, mkdir(OTHER, 0755));
+	other = fork();
+	ASSERT_LE(0, other);
+	if (!other)
+		have_copies(self->hold, OTHER, TABLES);
+	wait_until_it_lives(other);
+	ASSERT_TRUE(copies_reach(other, true, TABLES));
+	ASSERT_EQ(0, repl_status(pid, &before));
+	EXPECT_EQ(0, put(OTHER, "memory.pgtable_repl.max", "0"));
+	EXPECT_EQ(0, get_long(OTHER, ".current"));
+	ASSERT_EQ(0, repl_status(pid, &after));
+	EXPECT_EQ(before.total_pages, after.total_pages);
+	EXPECT_EQ(0, repl_check(pid));
+	for (i = 0; i < WANDERED; i++)
+		EXPECT_EQ(0, rmdir(wandered(i)));
 }
 
 /* In the group: has copies, and a child in @other that lives as long. */

@@ -73,8 +73,11 @@ static void *withhold(void *arg)
 	return NULL;
 }
 
-/* Replace this process by cat, whose argument nobody can read for now. */
-static void exec_slowly(int in, int ready, int release)
+/*
+ * Replace this process, with a setting of its own or none, by cat, whose argument
+ * nobody can read for now.
+ */
+static void exec_slowly(int in, int ready, int release, bool own)
 {
 	struct withheld w = { .ready = ready, .release = release };
 	struct uffdio_api api = { .api = UFFD_API };
@@ -89,8 +92,8 @@ static void exec_slowly(int in, int ready, int release)
 	    ioctl(w.uffd, UFFDIO_API, &api) ||
 	    ioctl(w.uffd, UFFDIO_REGISTER, &reg))
 		_exit(30);
-	if (repl_set_all() || dup2(in, 0) ||
-	    pthread_create(&thread, NULL, withhold, &w))
+	if ((own ? repl_set_all() : repl_proc_write(getpid(), "default")) ||
+	    dup2(in, 0) || pthread_create(&thread, NULL, withhold, &w))
 		_exit(31);
 	execl("/bin/cat", "cat", w.page, NULL);
 	_exit(33);
@@ -124,7 +127,7 @@ TEST_F(control, exec_in_flight)
 	ASSERT_EQ(0, pipe2(release, O_CLOEXEC));
 	pid = fork();
 	if (!pid)
-		exec_slowly(in[0], ready[1], release[0]);
+		exec_slowly(in[0], ready[1], release[0], true);
 	close(ready[1]);
 	if (read(ready[0], &byte, 1) != 1)
 		SKIP(return, "needs userfaultfd (exit status %d)", repl_wait(pid));
@@ -137,6 +140,37 @@ TEST_F(control, exec_in_flight)
 	EXPECT_TRUE(has(pid, "off", "none"));
 	close(in[1]);
 	EXPECT_EQ(0, repl_wait(pid));
+}
+
+/* All processes are to have copies, and then are not, while one executes. */
+TEST_F(control, exec_in_flight_of_all)
+{
+	int in[2], ready[2], release[2], mode;
+	char byte;
+	pid_t pid;
+
+	for (mode = 3; mode <= 4; mode++) {
+		ASSERT_EQ(0, pipe2(in, O_CLOEXEC));
+		ASSERT_EQ(0, pipe2(ready, O_CLOEXEC));
+		ASSERT_EQ(0, pipe2(release, O_CLOEXEC));
+		ASSERT_EQ(0, set_mode(mode));
+		pid = fork();
+		if (!pid)
+			exec_slowly(in[0], ready[1], release[0], false);
+		close(ready[1]);
+		if (read(ready[0], &byte, 1) != 1)
+			SKIP(return, "needs userfaultfd (exit status %d)", repl_wait(pid));
+		ASSERT_EQ(0, set_mode(1));
+		ASSERT_EQ(1, write(release[1], "g", 1));
+		ASSERT_TRUE(runs_cat(pid));
+		EXPECT_TRUE(gets(pid, "off", "none"));
+		close(in[1]);
+		EXPECT_EQ(0, repl_wait(pid));
+		close(in[0]);
+		close(ready[0]);
+		close(release[0]);
+		close(release[1]);
+	}
 }
 
 /* --- fork --- */

@@ -24,6 +24,9 @@ struct stuck {
 	int hold[2], go[2];	/* the process ends when hold closes */
 	int thaw[2];		/* the keeper thaws when this closes */
 	int more;		/* so many like it, its children */
+	bool forks;		/* once this is written to */
+	int fork_now[2];
+	pid_t *forker;		/* the thread that does */
 	pid_t pid, keeper;
 };
 
@@ -47,6 +50,30 @@ static int disk_start(struct stuck *s)
 	return -1;
 }
 
+/* So many that what its group keeps free for others is more than there is of cache. */
+#define FORKER_PAGES	4096
+
+static void *fork_when_told(void *arg)
+{
+	struct stuck *s = arg;
+	char byte;
+
+	*s->forker = syscall(SYS_gettid);
+	if (read(s->fork_now[0], &byte, 1) == 1 && !fork())
+		_exit(0);
+	return NULL;
+}
+
+static void forker_start(struct stuck *s)
+{
+	char *mem = mmap(NULL, FORKER_PAGES * PAGE, RW, ANON | MAP_POPULATE, -1, 0);
+	pthread_t thread;
+
+	close(s->fork_now[1]);
+	if (mem == MAP_FAILED || pthread_create(&thread, NULL, fork_when_told, s))
+		_exit(7);
+}
+
 /* The process: with an own setting or none, a page read, then written to. */
 static void sit(struct stuck *s, const char *group, const char *own)
 {
@@ -68,6 +95,8 @@ static void sit(struct stuck *s, const char *group, const char *own)
 	for (more = 0; more < s->more; more++)
 		if (!fork())
 			break;
+	if (s->forks)
+		forker_start(s);
 	if (read(s->go[0], &byte, 1) != 1)
 		_exit(3);
 	/* Holds the mmap lock, where a plain fault may only hold its VMA's. */
@@ -124,8 +153,11 @@ static const char *stuck_start(struct stuck *s, const char *group, const char *o
 	if (fd < 0 || write(fd, zeroes, PAGE) != PAGE || fsync(fd) || close(fd))
 		return "cannot write to the RAM disk";
 	if (pipe2(s->hold, O_CLOEXEC) || pipe2(s->go, O_CLOEXEC) ||
-	    pipe2(s->thaw, O_CLOEXEC))
+	    pipe2(s->thaw, O_CLOEXEC) || pipe2(s->fork_now, O_CLOEXEC))
 		return "no pipes";
+	s->forker = mmap(NULL, PAGE, RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (s->forker == MAP_FAILED)
+		return "no memory";
 	s->pid = fork();
 	if (!s->pid)
 		sit(s, group, own);
@@ -168,6 +200,9 @@ static int stuck_end(struct stuck *s)
 	status = repl_wait(s->pid);
 	close(s->hold[0]);
 	close(s->go[0]);
+	close(s->fork_now[0]);
+	close(s->fork_now[1]);
+	munmap(s->forker, PAGE);
 	/* A worker may hold what it had mapped for a moment longer. */
 	for (tries = 0; tries < PATIENCE && umount(s->dir); tries++)
 		pause_ms(10);
@@ -291,6 +326,84 @@ TEST_F(cgroup, limit_comes_back)
 	for (tries = 0; tries < 6000 && get_long(GROUP, ".current"); tries++)
 		pause_ms(10);
 	EXPECT_EQ(0, get_long(GROUP, ".current"));
+	EXPECT_EQ(0, stuck_end(&s));
+}
+
+/* So many that their copies are not freed for being many (REPL_BATCH_MAX). */
+static int have_tables_nr(void)
+{
+	return 384 / (repl_topo.nr - 1);
+}
+
+/* In the group, with more copies than one that is stuck. */
+static void have_tables(int hold[2])
+{
+	size_t len = have_tables_nr() * PMD_SIZE, at;
+	char byte, *mem;
+
+	close(hold[1]);
+	if (repl_set_off() || move(GROUP, getpid()))
+		_exit(1);
+	mem = repl_mmap_aligned(len, PMD_SIZE, RW, ANON | MAP_NORESERVE, -1);
+	if (mem == MAP_FAILED)
+		_exit(2);
+	madvise(mem, len, MADV_NOHUGEPAGE);
+	for (at = 0; at < len; at += PMD_SIZE)
+		repl_store(mem + at, 1);
+	if (repl_set_all())
+		_exit(3);
+	_exit(read(hold[0], &byte, 1) ? 4 : 0);
+}
+
+static long now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static long group_memory(void)
+{
+	return repl_read_long(GROUP "/memory.current");
+}
+
+/*
+ * What a limit has taken down is not charged any more while the locks of others are
+ * waited for, which takes two seconds with so many.
+ */
+TEST_F(cgroup, limit_frees_before_it_waits)
+{
+	struct stuck s = { .more = 4 };
+	long before, copies, freed_at = -1;
+	const char *why;
+	pid_t pid, max;
+	int tries;
+
+	if (repl_topo.nr < 2)
+		SKIP(return, "needs two nodes");
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid)
+		have_tables(self->hold);
+	wait_until_it_lives(pid);
+	copies = get_long(GROUP, ".current");
+	EXPECT_LE(have_tables_nr() * (long)PAGE, copies);
+	why = stuck_start(&s, GROUP, "eager");
+	if (why)
+		SKIP(return, "%s", why);
+	before = group_memory();
+	max = begin(write_max, GROUP);
+	for (tries = 0; tries < PATIENCE && state_of(max) != 'Z'; tries++) {
+		if (freed_at < 0 && group_memory() < before - copies / 2)
+			freed_at = now_ms();
+		pause_ms(1);
+	}
+	EXPECT_LE(0, freed_at);
+	/* He went on to wait: it was not freed when he was through. */
+	EXPECT_LE(freed_at + 500, now_ms());
+	EXPECT_EQ(0, ends(max));
+	EXPECT_EQ(0, stuck_thaw(&s));
 	EXPECT_EQ(0, stuck_end(&s));
 }
 
@@ -754,6 +867,72 @@ TEST_F(cgroup, domains_write_is_whole)
 	EXPECT_EQ(0, stuck_end(&s));
 	EXPECT_EQ(0, write_domains(before));
 	EXPECT_EQ(0, repl_check(getpid()));
+}
+
+#define TRACING		"/sys/kernel/tracing/"
+#define EVENT		"pgtable_repl_stuck"
+#define PROBED		"/tmp/pgtable_repl_probed"
+
+/* Who puts probes into programs excludes forks, and then waits for those under way. */
+static int set_probe(const char *to)
+{
+	return repl_write_file(TRACING "events/uprobes/" EVENT "/enable", to);
+}
+
+static int fork_and_wait(const char *unused)
+{
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(0);
+	return pid < 0 ? -1 : repl_wait(pid);
+}
+
+/* A file with a probe in it, that nobody maps. */
+static int probe_begin(void)
+{
+	int fd = open(PROBED, O_RDWR | O_CREAT, 0700), err;
+
+	if (fd < 0)
+		return -1;
+	err = ftruncate(fd, 4 * PAGE);
+	close(fd);
+	return err ?: repl_write_file(TRACING "uprobe_events",
+				      "p:" EVENT " " PROBED ":0x1000");
+}
+
+/*
+ * Fork that waits for the lock of its process, to make room in its group, does so
+ * before it holds up uprobes, and by them everybody else's fork.
+ */
+TEST_F(cgroup, fork_holds_up_nobody)
+{
+	struct stuck s = { .forks = true };
+	const char *why;
+	char limit[32];
+	int tries;
+
+	if (probe_begin())
+		SKIP(return, "needs uprobes");
+	why = stuck_start(&s, GROUP, "eager");
+	if (why)
+		SKIP(return, "%s", why);
+	EXPECT_LT(0, get_long(GROUP, ".current"));
+	snprintf(limit, sizeof(limit), "%ld",
+		 repl_read_long(GROUP "/memory.current") + 16 * (long)PAGE);
+	EXPECT_EQ(0, put(GROUP, "memory.max", limit));
+	EXPECT_EQ(1, write(s.fork_now[1], "f", 1));
+	for (tries = 0; tries < PATIENCE && state_of(*s.forker) != 'D'; tries++)
+		pause_ms(10);
+	EXPECT_EQ('D', state_of(*s.forker));
+	EXPECT_EQ(0, ends(begin(set_probe, "1")));
+	EXPECT_EQ(0, ends(begin(fork_and_wait, NULL)));
+	EXPECT_EQ(0, put(GROUP, "memory.max", "max"));
+	EXPECT_EQ(0, stuck_thaw(&s));
+	EXPECT_EQ(0, stuck_end(&s));
+	EXPECT_EQ(0, ends(begin(set_probe, "0")));
+	EXPECT_EQ(0, repl_write_file(TRACING "uprobe_events", "-:" EVENT));
+	unlink(PROBED);
 }
 
 /* Who asks for it waits for it, as long as he lives. */
