@@ -102,22 +102,27 @@ static bool repl_follow(struct mm_struct *mm, void *unused,
 	return true;
 }
 
-/* Note a group for the worker. */
-static void repl_group_note(struct repl_group *group)
+/* Note a group for the worker, who is to see to it in @delay at the latest. */
+static void repl_group_note(struct repl_group *group, unsigned long delay)
 {
+	unsigned long due = jiffies + delay;
+
 	spin_lock(&repl_behind_lock);
 	if (list_empty(&group->behind)) {
 		css_get(&group->memcg->css);
 		list_add_tail(&group->behind, &repl_behind);
+		group->due = due;
+	} else if (time_after(group->due, due)) {
+		group->due = due;
 	}
 	spin_unlock(&repl_behind_lock);
+	pgtable_repl_insist_work(REPL_INSIST_GROUPS, &repl_catch_up_work, delay);
 }
 
 /* Processes of @group may have come under a policy without getting it. */
 static void repl_group_behind(struct repl_group *group)
 {
-	repl_group_note(group);
-	pgtable_repl_insist_work(REPL_INSIST_GROUPS, &repl_catch_up_work, 0, true);
+	repl_group_note(group, 0);
 }
 
 /* The same for all groups of a subtree, whose processes were busy. */
@@ -131,10 +136,8 @@ static void repl_subtree_behind(struct mem_cgroup *root)
 		/* One that is being made has none yet, and no processes. */
 		group = repl_group(memcg);
 		if (group)
-			repl_group_note(group);
+			repl_group_note(group, REPL_BUSY_DELAY);
 	}
-	pgtable_repl_insist_work(REPL_INSIST_GROUPS, &repl_catch_up_work,
-				 REPL_BUSY_DELAY, false);
 }
 
 /*
@@ -171,47 +174,61 @@ static bool repl_enforce_max(struct repl_group *group, struct repl_wait *wait)
  */
 #define REPL_GROUP_INSIST	(2 * HZ)
 
+/* Take the next one that is due off @behind; those that are not stay noted. */
+static struct repl_group *repl_next_behind(struct list_head *behind)
+{
+	struct repl_group *group;
+	long delay;
+
+	spin_lock(&repl_behind_lock);
+	while ((group = list_first_entry_or_null(behind, struct repl_group,
+						 behind))) {
+		delay = group->due - jiffies;
+		if (delay <= 0) {
+			list_del_init(&group->behind);
+			break;
+		}
+		list_move_tail(&group->behind, &repl_behind);
+		pgtable_repl_insist_work(REPL_INSIST_GROUPS, &repl_catch_up_work,
+					 delay);
+	}
+	spin_unlock(&repl_behind_lock);
+	return group;
+}
+
+static void repl_catch_up_group(struct repl_group *group,
+				struct repl_freed *freed)
+{
+	struct repl_wait wait = REPL_WAIT_INSIST(REPL_GROUP_INSIST);
+
+	wait.freed = freed;
+	repl_group_each(group->memcg, repl_follow, NULL, &wait);
+	if (READ_ONCE(group->over) && !repl_enforce_max(group, &wait))
+		wait.busy = true;
+	if (wait.busy) {
+		group->delay = clamp(2 * group->delay, REPL_BUSY_DELAY,
+				     REPL_BUSY_MAX);
+		repl_group_note(group, group->delay);
+	} else {
+		group->delay = 0;
+	}
+}
+
 static void repl_catch_up(struct kthread_work *work)
 {
-	static unsigned long delay;
 	struct repl_freed freed = REPL_FREED_INIT(freed);
 	struct repl_group *group;
-	bool again = false;
 	LIST_HEAD(behind);
 
 	spin_lock(&repl_behind_lock);
 	list_splice_init(&repl_behind, &behind);
 	spin_unlock(&repl_behind_lock);
-	for (;;) {
-		struct repl_wait wait = REPL_WAIT_INSIST(REPL_GROUP_INSIST);
-
-		wait.freed = &freed;
-		/* While it is on this list, nobody notes it again. */
-		spin_lock(&repl_behind_lock);
-		group = list_first_entry_or_null(&behind, struct repl_group,
-						 behind);
-		if (group)
-			list_del_init(&group->behind);
-		spin_unlock(&repl_behind_lock);
-		if (!group)
-			break;
-		repl_group_each(group->memcg, repl_follow, NULL, &wait);
-		if (READ_ONCE(group->over) && !repl_enforce_max(group, &wait))
-			wait.busy = true;
-		if (wait.busy) {
-			repl_group_note(group);
-			again = true;
-		}
+	/* While it is on this list, nobody notes one anew. */
+	while ((group = repl_next_behind(&behind))) {
+		repl_catch_up_group(group, &freed);
 		css_put(&group->memcg->css);
 	}
 	pgtable_repl_free_all(&freed);
-	if (again) {
-		delay = clamp(2 * delay, REPL_BUSY_DELAY, REPL_BUSY_MAX);
-		pgtable_repl_insist_work(REPL_INSIST_GROUPS, &repl_catch_up_work,
-					 delay, false);
-	} else {
-		delay = 0;
-	}
 }
 
 /*
@@ -466,12 +483,8 @@ static ssize_t repl_max_write(struct kernfs_open_file *of, char *buf,
 	/* Before ->over is written, also by others: see repl_enforce_max(). */
 	xchg(&group->max, max);
 	repl_write_begin(of, memcg);
-	if (!repl_enforce_max(group, &wait)) {
-		repl_group_note(group);
-		pgtable_repl_insist_work(REPL_INSIST_GROUPS,
-					 &repl_catch_up_work, REPL_BUSY_DELAY,
-					 false);
-	}
+	if (!repl_enforce_max(group, &wait))
+		repl_group_note(group, REPL_BUSY_DELAY);
 	/* Of those that are busy it is repaired. */
 	wait.freed = &freed;
 	repl_subtree_each(memcg, repl_refill, NULL, &wait);

@@ -32,6 +32,8 @@ struct repl_group_policy {
  * @refused: copies not made because of @max
  * @over: @max was lowered, and there are still more
  * @behind: on repl_behind while processes may have to be brought to the policy
+ * @due: that is not done before then, in jiffies
+ * @delay: how long those that were busy were left alone last
  * @wanted: pages that reclaim of the group has asked for
  * @wants: on repl_wants while there are any
  * @turns: how often the work has taken up what was asked for
@@ -48,6 +50,8 @@ struct repl_group {
 	atomic_long_t refused;
 	bool over;
 	struct list_head behind;
+	unsigned long due;
+	unsigned long delay;
 	unsigned long wanted;
 	struct list_head wants;
 	unsigned long turns;

@@ -109,7 +109,7 @@ int pgtable_repl_lock(struct mm_struct *mm, struct repl_wait *wait);
 enum repl_insist { REPL_INSIST_MODE, REPL_INSIST_GROUPS, REPL_INSIST_NR };
 void pgtable_repl_insist_work(enum repl_insist which,
 			      struct kthread_delayed_work *work,
-			      unsigned long delay, bool sooner);
+			      unsigned long delay);
 
 /* withdraw.c */
 void pgtable_repl_all_domains(nodemask_t *domains);

@@ -153,7 +153,7 @@ static void repl_mode_catch_up(struct kthread_work *work)
 		return;
 	delay = min(2 * READ_ONCE(repl_mode_delay), REPL_BUSY_MAX);
 	WRITE_ONCE(repl_mode_delay, delay);
-	pgtable_repl_insist_work(REPL_INSIST_MODE, &repl_mode_work, delay, false);
+	pgtable_repl_insist_work(REPL_INSIST_MODE, &repl_mode_work, delay);
 }
 
 /**
@@ -163,7 +163,7 @@ static void repl_mode_catch_up(struct kthread_work *work)
  */
 void pgtable_repl_mode_behind(void)
 {
-	pgtable_repl_insist_work(REPL_INSIST_MODE, &repl_mode_work, 0, true);
+	pgtable_repl_insist_work(REPL_INSIST_MODE, &repl_mode_work, 0);
 }
 
 /* The gates are open while new processes may need them to be. */
@@ -216,5 +216,5 @@ void pgtable_repl_apply_mode(unsigned long nr)
 	WRITE_ONCE(repl_mode_delay, REPL_BUSY_DELAY);
 	if (walk.wait.busy)
 		pgtable_repl_insist_work(REPL_INSIST_MODE, &repl_mode_work,
-					 REPL_BUSY_DELAY, true);
+					 REPL_BUSY_DELAY);
 }

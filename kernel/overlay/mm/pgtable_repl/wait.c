@@ -26,28 +26,32 @@
  * he may have processes: policies and limits of groups do not wait behind it.
  */
 static struct kthread_worker *repl_insist_workers[REPL_INSIST_NR];
+static DEFINE_SPINLOCK(repl_insist_lock);	/* who brings work forward */
 
 /**
  * pgtable_repl_insist_work() - run work that may queue up for locks
  * @which: on which worker
  * @work: the work
- * @delay: in jiffies
- * @sooner: also if it was to run later
+ * @delay: at the latest after so many jiffies
  *
  * Context: any.
  */
 void pgtable_repl_insist_work(enum repl_insist which,
 			      struct kthread_delayed_work *work,
-			      unsigned long delay, bool sooner)
+			      unsigned long delay)
 {
 	struct kthread_worker *worker = repl_insist_workers[which];
+	unsigned long flags;
 
 	if (WARN_ON_ONCE(!worker))
 		return;
-	if (sooner)
+	spin_lock_irqsave(&repl_insist_lock, flags);
+	/* What waits for its timer is brought forward, and never put off. */
+	if (!kthread_queue_delayed_work(worker, work, delay) &&
+	    timer_pending(&work->timer) &&
+	    time_after(work->timer.expires, jiffies + delay))
 		kthread_mod_delayed_work(worker, work, delay);
-	else
-		kthread_queue_delayed_work(worker, work, delay);
+	spin_unlock_irqrestore(&repl_insist_lock, flags);
 }
 
 struct repl_alarm {

@@ -527,12 +527,15 @@ struct busy {
 	pid_t pid;
 };
 
+static bool calm;	/* in the process: not busy any more */
+
 /* Has the lock for reading nearly all the time. */
 static void *keep_lock(void *mem)
 {
-	while (!madvise(mem, BUSY_SIZE, MADV_POPULATE_READ))
-		;
-	_exit(5);
+	while (!__atomic_load_n(&calm, __ATOMIC_RELAXED))
+		if (madvise(mem, BUSY_SIZE, MADV_POPULATE_READ))
+			_exit(5);
+	return NULL;
 }
 
 /* The process makes tables when it is told to, on the first node. */
@@ -560,7 +563,9 @@ static void be_busy(struct busy *b, const char *group, const char *own)
 		if (pthread_create(&thread, NULL, keep_lock, busy))
 			_exit(3);
 	while (read(b->grow[0], &byte, 1) == 1) {
-		for (i = 0; i < BUSY_TABLES; i++)
+		if (byte == 'c')
+			__atomic_store_n(&calm, true, __ATOMIC_RELAXED);
+		for (i = 0; byte == 'g' && i < BUSY_TABLES; i++)
 			repl_store(mem + at++ * PMD_SIZE, 1);
 		if (write(b->grown[1], &byte, 1) != 1)
 			_exit(4);
@@ -594,6 +599,14 @@ static long busy_grows(struct busy *b)
 	    repl_status(b->pid, &status))
 		return -1;
 	return status.total_pages - before;
+}
+
+static int busy_calms(struct busy *b)
+{
+	char byte;
+
+	return write(b->grow[1], "c", 1) == 1 &&
+	       read(b->grown[0], &byte, 1) == 1 ? 0 : -1;
 }
 
 /* It loses the last copies a moment after it is said to be off. */
@@ -648,6 +661,34 @@ TEST_F(cgroup, policy_reaches_the_busy)
 	EXPECT_TRUE(gets(b.pid, "off", "cgroup"));
 	EXPECT_TRUE(busy_has_none(&b));
 	EXPECT_EQ(0, busy_end(&b));
+}
+
+/* One that hangs for good does not have the processes of others wait for longer. */
+TEST_F(cgroup, stuck_group_holds_up_no_other)
+{
+	struct timespec calm, now;
+	struct stuck s = { };
+	const char *why;
+	struct busy b;
+
+	ASSERT_EQ(0, mkdir(OTHER, 0755));
+	why = stuck_start(&s, GROUP, "default");
+	if (why)
+		SKIP(return, "%s", why);
+	ASSERT_EQ(0, busy_start(&b, OTHER, "default"));
+	EXPECT_LE(0, busy_grows(&b));
+	EXPECT_EQ(0, ends(begin(write_policy, GROUP)));
+	/* Tried after 1, 3, 7, 15 and 31 seconds, and next after 63. */
+	pause_ms(35000);
+	EXPECT_EQ(0, ends(begin(write_policy, OTHER)));
+	EXPECT_EQ(0, busy_calms(&b));
+	clock_gettime(CLOCK_MONOTONIC, &calm);
+	EXPECT_TRUE(gets(b.pid, "eager", "cgroup"));
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	EXPECT_GT(10, now.tv_sec - calm.tv_sec);
+	EXPECT_EQ(0, busy_end(&b));
+	EXPECT_EQ(0, stuck_thaw(&s));
+	EXPECT_EQ(0, stuck_end(&s));
 }
 
 /* Each CPU of the first node a domain, and what was before. */
