@@ -170,7 +170,8 @@ static bool repl_enforce_max(struct repl_group *group, struct repl_wait *wait)
 
 /*
  * How long locks of a group's processes are queued up for in one run: then it is
- * the others' turn.  Those that it was in vain for are left out in the next.
+ * the others' turn.  The next run goes on behind those that had theirs, so that
+ * none of these, however many there are, keeps it from the rest.
  */
 #define REPL_GROUP_INSIST	(2 * HZ)
 
@@ -196,22 +197,84 @@ static struct repl_group *repl_next_behind(struct list_head *behind)
 	return group;
 }
 
+/**
+ * struct repl_round - one run's part of a round through a group's processes
+ * @nr: where it is
+ * @passed: these had their turn in the runs before
+ * @left: there was no time for those from here on; 0: it came to the end
+ */
+struct repl_round {
+	unsigned long nr, passed, left;
+};
+
+/* By their place, not by what they are: those without copies have no state. */
+static bool repl_follow_in_turn(struct mm_struct *mm, void *arg,
+				struct repl_wait *wait)
+{
+	struct repl_round *round = arg;
+	unsigned long insist = wait->insist;
+
+	if (round->nr++ < round->passed) {
+		wait->insist = 0;
+		pgtable_repl_follow(mm, wait);
+		wait->insist = insist;
+		return true;
+	}
+	pgtable_repl_follow(mm, wait);
+	if (insist && !wait->insist)
+		round->left = round->nr;
+	return true;
+}
+
+/* False: some are busy; @whole: all of them had their turn. */
+static bool repl_catch_up_policy(struct repl_group *group,
+				 struct repl_freed *freed, bool *whole)
+{
+	struct repl_wait wait = REPL_WAIT_INSIST(REPL_GROUP_INSIST);
+	struct repl_round round = { .passed = group->passed };
+
+	wait.freed = freed;
+	repl_group_each(group->memcg, repl_follow_in_turn, &round, &wait);
+	group->passed = round.left;
+	*whole = !round.left;
+	return !wait.busy;
+}
+
+/* The same for its limit; those with copies have state, which says when it was. */
+static bool repl_catch_up_max(struct repl_group *group,
+			      struct repl_freed *freed, bool *whole)
+{
+	struct repl_wait wait = REPL_WAIT_INSIST(REPL_GROUP_INSIST);
+	bool kept;
+
+	wait.freed = freed;
+	wait.since = group->over_since;
+	kept = repl_enforce_max(group, &wait);
+	*whole = wait.insist;
+	if (wait.insist)
+		group->over_since = jiffies;
+	return kept;
+}
+
 static void repl_catch_up_group(struct repl_group *group,
 				struct repl_freed *freed)
 {
-	struct repl_wait wait = REPL_WAIT_INSIST(REPL_GROUP_INSIST);
+	bool done, whole, all;
 
-	wait.freed = freed;
-	repl_group_each(group->memcg, repl_follow, NULL, &wait);
-	if (READ_ONCE(group->over) && !repl_enforce_max(group, &wait))
-		wait.busy = true;
-	if (wait.busy) {
+	done = repl_catch_up_policy(group, freed, &whole);
+	if (READ_ONCE(group->over)) {
+		done &= repl_catch_up_max(group, freed, &all);
+		whole &= all;
+	}
+	if (done) {
+		group->delay = 0;
+		return;
+	}
+	/* Round after round less and less often. */
+	if (whole)
 		group->delay = clamp(2 * group->delay, REPL_BUSY_DELAY,
 				     REPL_BUSY_MAX);
-		repl_group_note(group, group->delay);
-	} else {
-		group->delay = 0;
-	}
+	repl_group_note(group, whole ? group->delay : REPL_BUSY_DELAY);
 }
 
 static void repl_catch_up(struct kthread_work *work)
@@ -550,6 +613,7 @@ int pgtable_repl_css_online(struct cgroup_subsys_state *css)
 	group->memcg = memcg;
 	group->parent = parent ? repl_group(parent) : NULL;
 	group->max = PAGE_COUNTER_MAX;
+	group->over_since = jiffies;
 	INIT_LIST_HEAD(&group->behind);
 	INIT_LIST_HEAD(&group->wants);
 	err = xa_err(xa_store(&pgtable_repl_groups, css->id, group, GFP_KERNEL));

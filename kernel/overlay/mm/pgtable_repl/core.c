@@ -44,7 +44,6 @@ struct pgtable_repl *pgtable_repl_create(struct mm_struct *mm, bool forking)
 	mutex_init(&repl->root_mutex);
 	repl->unset = true;
 	repl->owner.forking = forking;
-	repl->insist_after = jiffies;
 	/* Pairs with smp_load_acquire() in mm_pgtable_repl(). */
 	smp_store_release(&mm->pgtable_repl, repl);
 	/*

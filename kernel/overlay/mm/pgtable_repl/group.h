@@ -34,6 +34,10 @@ struct repl_group_policy {
  * @behind: on repl_behind while processes may have to be brought to the policy
  * @due: that is not done before then, in jiffies
  * @delay: how long those that were busy were left alone last
+ * @passed: so many processes have had their locks queued up for, and the others
+ *	have not; 0 at the beginning of a round
+ * @over_since: the same for those with copies beyond @max: when the round began,
+ *	in jiffies
  * @wanted: pages that reclaim of the group has asked for
  * @wants: on repl_wants while there are any
  * @turns: how often the work has taken up what was asked for
@@ -52,6 +56,8 @@ struct repl_group {
 	struct list_head behind;
 	unsigned long due;
 	unsigned long delay;
+	unsigned long passed;
+	unsigned long over_since;
 	unsigned long wanted;
 	struct list_head wants;
 	unsigned long turns;

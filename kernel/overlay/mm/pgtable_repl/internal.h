@@ -32,7 +32,8 @@ struct ctl_table;
  *	them is taken down first by who next has the lock
  * @loose: a table was moved, to where lazy copies of it may be linked nowhere;
  *	set under its lock
- * @insist_after: nobody queues up for its lock until then: it was in vain (wait.c)
+ * @insisted: when its lock was last queued up for in vain (wait.c), in jiffies; 0:
+ *	never
  * @holds: copies, and one while its policy is not off: at 0 the gates may close
  * @root_mutex: serialises withdrawals, and these with publications
  * @built: tables that the change under way has been at; see build.c
@@ -66,7 +67,7 @@ struct pgtable_repl {
 	bool lazy;
 	bool stale;
 	bool loose;
-	unsigned long insist_after;
+	unsigned long insisted;
 	atomic_long_t holds;
 	struct mutex root_mutex;
 	atomic_long_t built;

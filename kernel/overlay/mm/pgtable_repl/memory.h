@@ -157,6 +157,7 @@ struct repl_freed {
  * @busy: one was left as it is; come back
  * @insist: queue up for locks for so long, in jiffies, on the worker of
  *	pgtable_repl_insist_work()
+ * @since: but not for those that it was in vain for since then, in jiffies
  *
  * A process can hold its mmap lock for as long as it likes: by a page fault on a
  * file whose server does not answer, or on a frozen file system.  Who changes
@@ -168,12 +169,14 @@ struct repl_wait {
 	struct repl_freed *freed;
 	bool busy;
 	unsigned long insist;
+	unsigned long since;
 };
 
 /* Of a user who changes many at a time, and of workers. */
 #define REPL_WAIT_USER		((struct repl_wait){ .left = 2 * HZ })
 #define REPL_WAIT_NONE		((struct repl_wait){ .left = 0 })
-#define REPL_WAIT_INSIST(for_)	((struct repl_wait){ .insist = (for_) })
+#define REPL_WAIT_INSIST(for_)	((struct repl_wait){ .insist = (for_),	\
+						     .since = jiffies })
 /* When workers come back, at first and at last. */
 #define REPL_BUSY_DELAY		((unsigned long)HZ)
 #define REPL_BUSY_MAX		(32 * REPL_BUSY_DELAY)

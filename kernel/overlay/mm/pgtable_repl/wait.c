@@ -66,6 +66,15 @@ static void repl_alarm(struct timer_list *timer)
 	send_sig(SIGKILL, alarm->task, 1);
 }
 
+/* Whether it kept its lock for as long as that before, and others have their turn. */
+static bool repl_insisted(struct pgtable_repl *repl, struct repl_wait *wait)
+{
+	unsigned long insisted = READ_ONCE(repl->insisted);
+
+	return insisted && (time_before(jiffies, insisted + REPL_BUSY_MAX) ||
+			    !time_before(insisted, wait->since));
+}
+
 /* On a worker: get the lock, or give up after a while. */
 static bool repl_insist(struct mm_struct *mm, struct repl_wait *wait)
 {
@@ -74,8 +83,7 @@ static bool repl_insist(struct mm_struct *mm, struct repl_wait *wait)
 	unsigned long begun = jiffies;
 	bool locked;
 
-	/* It kept its lock for as long as that before. */
-	if (repl && time_before(jiffies, READ_ONCE(repl->insist_after)))
+	if (repl && repl_insisted(repl, wait))
 		return false;
 	allow_kernel_signal(SIGKILL);
 	timer_setup_on_stack(&alarm.timer, repl_alarm, 0);
@@ -86,7 +94,7 @@ static bool repl_insist(struct mm_struct *mm, struct repl_wait *wait)
 	flush_signals(current);
 	wait->insist -= min(jiffies - begun, wait->insist);
 	if (!locked && repl)
-		WRITE_ONCE(repl->insist_after, jiffies + REPL_BUSY_MAX);
+		WRITE_ONCE(repl->insisted, jiffies ?: 1);
 	return locked;
 }
 

@@ -18,7 +18,7 @@ static int repl_test_insist(void *arg)
 {
 	struct repl_wait wait = REPL_WAIT_INSIST(1);
 	struct repl_test *t = arg;
-	unsigned long *until = &t->mm->pgtable_repl->insist_after;
+	unsigned long *insisted = &t->mm->pgtable_repl->insisted;
 	int nr;
 
 	/*
@@ -27,10 +27,10 @@ static int repl_test_insist(void *arg)
 	 */
 	WRITE_ONCE(t->mm->pgtable_repl->owner.busy_until, jiffies + 100 * HZ);
 	for (nr = 0; nr < 3; nr++) {
-		WRITE_ONCE(*until, jiffies - 1);
+		WRITE_ONCE(*insisted, 0);
 		if (pgtable_repl_lock(t->mm, &wait) != -EAGAIN || !wait.busy)
 			return -1;
-		if (time_before_eq(READ_ONCE(*until), jiffies))
+		if (!READ_ONCE(*insisted))
 			return nr;
 	}
 	return nr;

@@ -27,6 +27,7 @@ struct stuck {
 	bool forks;		/* once this is written to */
 	int fork_now[2];
 	pid_t *forker;		/* the thread that does */
+	int tables;		/* so many that each has copies of */
 	pid_t pid, keeper;
 };
 
@@ -74,6 +75,21 @@ static void forker_start(struct stuck *s)
 		_exit(7);
 }
 
+/* So many tables, with a page each. */
+static char *sparse(int tables)
+{
+	char *mem = repl_mmap_aligned(tables * PMD_SIZE, PMD_SIZE, RW,
+				      ANON | MAP_NORESERVE, -1);
+	int i;
+
+	if (mem == MAP_FAILED)
+		return mem;
+	madvise(mem, tables * PMD_SIZE, MADV_NOHUGEPAGE);
+	for (i = 0; i < tables; i++)
+		repl_store(mem + i * PMD_SIZE, 1);
+	return mem;
+}
+
 /* The process: with an own setting or none, a page read, then written to. */
 static void sit(struct stuck *s, const char *group, const char *own)
 {
@@ -91,6 +107,8 @@ static void sit(struct stuck *s, const char *group, const char *own)
 		_exit(1);
 	mem = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (mem == MAP_FAILED || *(volatile char *)mem != 'x')
+		_exit(2);
+	if (s->tables && sparse(s->tables) == MAP_FAILED)
 		_exit(2);
 	for (more = 0; more < s->more; more++)
 		if (!fork())
@@ -181,6 +199,24 @@ static const char *stuck_start(struct stuck *s, const char *group, const char *o
 	for (; tries < PATIENCE && state_of(s->pid) != 'D'; tries++)
 		pause_ms(10);
 	return tries < PATIENCE ? NULL : "a frozen file system does not stop a fault";
+}
+
+/* Until so many of a group hang; false if they never do. */
+static bool all_stuck(const char *group, int nr)
+{
+	char path[128], text[4096], *at;
+	int tries, found = 0;
+
+	snprintf(path, sizeof(path), "%s/cgroup.procs", group);
+	for (tries = 0; tries < PATIENCE && found < nr; tries++) {
+		pause_ms(10);
+		if (repl_read_file(path, text, sizeof(text)))
+			return false;
+		found = 0;
+		for (at = strtok(text, "\n"); at; at = strtok(NULL, "\n"))
+			found += state_of(atoi(at)) == 'D';
+	}
+	return found >= nr;
 }
 
 static int stuck_thaw(struct stuck *s)
@@ -661,6 +697,52 @@ TEST_F(cgroup, policy_reaches_the_busy)
 	EXPECT_TRUE(gets(b.pid, "off", "cgroup"));
 	EXPECT_TRUE(busy_has_none(&b));
 	EXPECT_EQ(0, busy_end(&b));
+}
+
+/*
+ * Those that hang come first in their group, and all that time is spent on them in
+ * one run: the next one goes on behind them.
+ */
+TEST_F(cgroup, policy_reaches_behind_the_stuck)
+{
+	struct stuck s = { .more = 11 };
+	const char *why;
+	struct busy b;
+
+	why = stuck_start(&s, GROUP, "default");
+	if (why)
+		SKIP(return, "%s", why);
+	EXPECT_TRUE(all_stuck(GROUP, 12));
+	ASSERT_EQ(0, busy_start(&b, GROUP, "default"));
+	EXPECT_LE(0, busy_grows(&b));
+	EXPECT_EQ(0, ends(begin(write_policy, GROUP)));
+	EXPECT_TRUE(gets(b.pid, "eager", "cgroup"));
+	EXPECT_TRUE(all_stuck(GROUP, 12));
+	EXPECT_EQ(0, busy_end(&b));
+	EXPECT_EQ(0, stuck_thaw(&s));
+	EXPECT_EQ(0, stuck_end(&s));
+}
+
+/* What is too much is taken from the largest first; likewise. */
+TEST_F(cgroup, limit_reaches_behind_the_stuck)
+{
+	struct stuck s = { .more = 47, .tables = 96 };
+	const char *why;
+	struct busy b;
+
+	ASSERT_EQ(0, set_policy(GROUP, "eager"));
+	why = stuck_start(&s, GROUP, "default");
+	if (why)
+		SKIP(return, "%s", why);
+	EXPECT_TRUE(all_stuck(GROUP, 48));
+	ASSERT_EQ(0, busy_start(&b, GROUP, "default"));
+	EXPECT_LE(0, busy_grows(&b));
+	EXPECT_EQ(0, ends(begin(write_max, GROUP)));
+	EXPECT_TRUE(busy_has_none(&b));
+	EXPECT_TRUE(all_stuck(GROUP, 48));
+	EXPECT_EQ(0, busy_end(&b));
+	EXPECT_EQ(0, stuck_thaw(&s));
+	EXPECT_EQ(0, stuck_end(&s));
 }
 
 /* One that hangs for good does not have the processes of others wait for longer. */
