@@ -471,25 +471,44 @@ static bool repl_copy_page(void *to, const void *from, unsigned long n)
 #endif
 }
 
-static bool repl_read_some(void *to, struct mm_struct *mm, unsigned long addr,
-			   unsigned long n)
+/**
+ * struct repl_read - a read within one page
+ * @mm: as of arch_pgtable_repl_read()
+ * @addr: the next byte's address
+ * @from: where that is; NULL: not looked for, or a flush came since
+ * @gen: the TLB generation when that was looked for
+ */
+struct repl_read {
+	struct mm_struct *mm;
+	unsigned long addr;
+	const void *from;
+	u64 gen;
+};
+
+/* Read the next @n bytes.  The tables are only walked again if a flush came. */
+static bool repl_read_some(struct repl_read *r, void *to, unsigned long n)
 {
 	char some[REPL_READ_MAX];
 	unsigned int tries;
-	void *from;
-	u64 gen;
 
 	for (tries = 0; tries < REPL_READ_TRIES; tries++) {
-		gen = atomic64_read(&mm->context.tlb_gen);
-		smp_rmb();	/* pairs with inc_mm_tlb_gen() */
-		from = repl_peek(mm, addr);
-		if (!from || !repl_copy_page(some, from, n))
+		if (!r->from) {
+			r->gen = atomic64_read(&r->mm->context.tlb_gen);
+			smp_rmb();	/* pairs with inc_mm_tlb_gen() */
+			r->from = repl_peek(r->mm, r->addr);
+			if (!r->from)
+				return false;
+		}
+		if (!repl_copy_page(some, r->from, n))
 			return false;
 		smp_rmb();	/* likewise: the page was not free until now */
-		if (gen == atomic64_read(&mm->context.tlb_gen)) {
+		if (r->gen == atomic64_read(&r->mm->context.tlb_gen)) {
 			memcpy(to, some, n);
+			r->addr += n;
+			r->from += n;
 			return true;
 		}
+		r->from = NULL;
 	}
 	return false;
 }
@@ -515,11 +534,12 @@ static bool repl_read_some(void *to, struct mm_struct *mm, unsigned long addr,
 bool arch_pgtable_repl_read(void *to, struct mm_struct *mm, unsigned long addr,
 			    unsigned long n)
 {
+	struct repl_read r = { .mm = mm, .addr = addr };
 	unsigned long done, len;
 
 	for (done = 0; done < n; done += len) {
 		len = min(n - done, REPL_READ_MAX);
-		if (!repl_read_some(to + done, mm, addr + done, len)) {
+		if (!repl_read_some(&r, to + done, len)) {
 			memset(to, 0, n);
 			return false;
 		}
