@@ -17,6 +17,7 @@
  * parents first: nothing is attached below a parent that has no copy any more,
  * and everything is attached and stored to under the lock of its table.
  */
+#include <linux/kmsan-checks.h>
 #include <linux/percpu.h>
 #include <linux/sched.h>
 #include <linux/uaccess.h>
@@ -465,7 +466,11 @@ static bool repl_copy_page(void *to, const void *from, unsigned long n)
 {
 #ifdef CONFIG_X86_MCE
 	/* copy_mc_to_kernel() may choose one that minds neither. */
-	return !copy_mc_fragile(to, from, n);
+	if (copy_mc_fragile(to, from, n))
+		return false;
+	/* In assembly: KMSAN has not seen that it was written. */
+	kmsan_unpoison_memory(to, n);
+	return true;
 #else
 	return !copy_from_kernel_nofault(to, from, n);
 #endif
