@@ -16,11 +16,44 @@
 unsigned long sysctl_pgtable_repl_process_max __read_mostly;
 int sysctl_pgtable_repl_node_max __read_mostly = 10;	/* per cent */
 
+/* A zone that copies can lie in: page tables cannot be moved. */
+static bool repl_zone_usable(pg_data_t *pgdat, int i)
+{
+	/* What lies below ZONE_NORMAL is a reserve for devices. */
+	return managed_zone(pgdat->node_zones + i) &&
+	       (i >= ZONE_NORMAL ||
+		!managed_zone(pgdat->node_zones + ZONE_NORMAL));
+}
+
+/**
+ * pgtable_repl_node_above() - whether who asks for a page on a node may get one
+ * @nid: the node
+ * @mark: down to this, in some zone that copies can lie in
+ *
+ * As exactly as the allocator knows when it matters.
+ *
+ * Context: any.
+ */
+bool pgtable_repl_node_above(int nid, enum zone_watermarks mark)
+{
+	pg_data_t *pgdat = NODE_DATA(nid);
+	int i;
+
+	for (i = 0; i <= gfp_zone(GFP_KERNEL); i++) {
+		struct zone *zone = pgdat->node_zones + i;
+
+		if (repl_zone_usable(pgdat, i) &&
+		    zone_watermark_ok_safe(zone, 0, wmark_pages(zone, mark), i))
+			return true;
+	}
+	return false;
+}
+
 /**
  * pgtable_repl_node_free_with() - whether a node would have memory to spare
  * @nid: the node
- * @times: that much of its high watermark must be free, in some zone, of what
- *	copies can lie in: page tables cannot be moved
+ * @times: that much of its high watermark must be free, in some zone that copies
+ *	can lie in
  * @more: with so many pages more
  *
  * Context: any.
@@ -35,10 +68,7 @@ bool pgtable_repl_node_free_with(int nid, unsigned int times,
 		struct zone *zone = pgdat->node_zones + i;
 		unsigned long free, cma = 0;
 
-		/* What lies below ZONE_NORMAL is a reserve for devices. */
-		if (!managed_zone(zone) ||
-		    (i < ZONE_NORMAL && managed_zone(pgdat->node_zones +
-						     ZONE_NORMAL)))
+		if (!repl_zone_usable(pgdat, i))
 			continue;
 		free = zone_page_state(zone, NR_FREE_PAGES);
 #ifdef CONFIG_CMA
@@ -54,6 +84,33 @@ bool pgtable_repl_node_free_with(int nid, unsigned int times,
 bool pgtable_repl_node_free(int nid, unsigned int times)
 {
 	return pgtable_repl_node_free_with(nid, times, 0);
+}
+
+/* When somebody was about to be killed for want of a node's memory; 0: never. */
+static unsigned long repl_ran_out[MAX_NUMNODES];
+
+static bool repl_node_ran_out(int nid)
+{
+	unsigned long at = READ_ONCE(repl_ran_out[nid]);
+
+	return at && time_before(jiffies, at + REPL_DROPPED_MIN);
+}
+
+/**
+ * pgtable_repl_node_ran_out() - a node's memory has run out
+ * @nid: the node
+ *
+ * For as long as trees that were taken down stay down, no copies are made there:
+ * else who goes on asking for some, as anybody can, would take what is freed.
+ *
+ * Return: whether it had not run out for as long.
+ */
+bool pgtable_repl_node_ran_out(int nid)
+{
+	bool first = !repl_node_ran_out(nid);
+
+	WRITE_ONCE(repl_ran_out[nid], jiffies ?: 1);
+	return first;
 }
 
 /**
@@ -180,7 +237,7 @@ bool pgtable_repl_node_room(struct pgtable_repl_owner *owner, int nid,
 	unsigned long max, have = 0;
 	int i;
 
-	if (!repl_node_allowed(owner, nid))
+	if (repl_node_ran_out(nid) || !repl_node_allowed(owner, nid))
 		return false;
 	for (i = 0; i <= gfp_zone(GFP_KERNEL); i++)
 		have += zone_managed_pages(NODE_DATA(nid)->node_zones + i);

@@ -12,6 +12,7 @@
 #include <linux/atomic.h>
 #include <linux/list.h>
 #include <linux/mm_types.h>
+#include <linux/mmzone.h>
 #include <linux/nodemask.h>
 #include <linux/pgtable_repl.h>
 #include <linux/prctl.h>
@@ -237,9 +238,14 @@ long pgtable_repl_pages(struct pgtable_repl_owner *owner);
 void pgtable_repl_was_busy(struct pgtable_repl_owner *owner, unsigned long begun);
 bool pgtable_repl_busy(struct pgtable_repl_owner *owner);
 
+/* How long a tree that was taken down stays down at least. */
+#define REPL_DROPPED_MIN	(10 * HZ)
+
 /* limit.c */
 extern unsigned long sysctl_pgtable_repl_process_max;
 extern int sysctl_pgtable_repl_node_max;
+bool pgtable_repl_node_above(int nid, enum zone_watermarks mark);
+bool pgtable_repl_node_ran_out(int nid);
 bool pgtable_repl_node_free_with(int nid, unsigned int times,
 				 unsigned long more);
 bool pgtable_repl_node_free(int nid, unsigned int times);

@@ -512,28 +512,38 @@ static unsigned long repl_shrink_scan(struct shrinker *shrinker,
 /* Under oom_lock, hence one at a time. */
 static int repl_oom(struct notifier_block *nb, unsigned long unused, void *arg)
 {
-	nodemask_t nodes = NODE_MASK_NONE;
+	nodemask_t nodes = NODE_MASK_NONE, first = NODE_MASK_NONE;
+	static long before[MAX_NUMNODES];
 	unsigned long *freed = arg;
-	long before = 0;
+	long gain;
 	int nid;
 
 	if (!pgtable_repl_active())
 		return NOTIFY_OK;
 	for_each_node_state(nid, N_NORMAL_MEMORY) {
-		if (pgtable_repl_node_free(nid, 1))
+		if (pgtable_repl_node_above(nid, WMARK_HIGH))
 			continue;
+		if (pgtable_repl_node_ran_out(nid))
+			node_set(nid, first);
 		/* NR_PGTABLE_REPL lacks what CPUs have not added to it yet. */
 		pgtable_repl_want(nid, REPL_WANT_ALL);
-		before += atomic_long_read(&repl_drop_freed[nid]);
+		before[nid] = atomic_long_read(&repl_drop_freed[nid]);
 		node_set(nid, nodes);
 	}
 	if (nodes_empty(nodes))
 		return NOTIFY_OK;
 	pgtable_repl_drop_now(REPL_OOM_WAIT);
-	/* What others have lost is of no use here. */
-	for_each_node_mask(nid, nodes)
-		*freed += atomic_long_read(&repl_drop_freed[nid]);
-	*freed -= before;
+	/*
+	 * What others have lost is of no use here.  Once, any page is progress.  When
+	 * that was a moment ago, there must be some left that can be had by now: else
+	 * who sees to it that each time a few are freed would have nobody killed.
+	 */
+	for_each_node_mask(nid, nodes) {
+		gain = atomic_long_read(&repl_drop_freed[nid]) - before[nid];
+		if (gain > 0 && (node_isset(nid, first) ||
+				 pgtable_repl_node_above(nid, WMARK_MIN)))
+			*freed += gain;
+	}
 	return NOTIFY_OK;
 }
 

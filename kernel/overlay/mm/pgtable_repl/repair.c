@@ -16,8 +16,6 @@
 /* First attempt at what was lacking, and the longest time between attempts. */
 #define REPL_REPAIR_MIN		(2UL * HZ)
 #define REPL_REPAIR_MAX		(64UL * HZ)
-/* How long a tree that was taken down stays down at least. */
-#define REPL_DROPPED_MIN	(10 * HZ)
 
 static void repl_repair(struct work_struct *work);
 static DECLARE_DELAYED_WORK(repl_repair_work, repl_repair);

@@ -348,7 +348,10 @@ static void repl_test_exec_fails(struct kunit *test)
 
 /* --- memory --- */
 
-/* Before somebody is killed, the trees of a node that is short are asked for, all. */
+/*
+ * Before somebody is killed, the trees of a node that is short are asked for, all, and
+ * no others are made there for a while, whoever asks.
+ */
 static void repl_test_oom_gets_all(struct kunit *test)
 {
 	/* Of a tree that nothing less pays for. */
@@ -357,18 +360,25 @@ static void repl_test_oom_gets_all(struct kunit *test)
 	/* Without __GFP_FS, nobody is killed. */
 	struct oom_control oc = { .gfp_mask = GFP_NOFS };
 	struct repl_marks marks;
+	atomic_long_t *pages;
 	int nid;
 
 	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
 	nid = repl_test_last_node(test);
-	atomic_long_add(many, &t->mm->pgtable_repl->owner.node_pages[nid]);
+	pages = &t->mm->pgtable_repl->owner.node_pages[nid];
+	atomic_long_add(many, pages);
 	repl_test_marks(&marks, nid, true);
 	mutex_lock(&oom_lock);
 	KUNIT_EXPECT_TRUE(test, out_of_memory(&oc));
 	mutex_unlock(&oom_lock);
 	repl_test_marks(&marks, nid, false);
-	atomic_long_sub(many, &t->mm->pgtable_repl->owner.node_pages[nid]);
+	atomic_long_sub(many, pages);
 	KUNIT_EXPECT_TRUE(test, node_isset(nid, t->mm->pgtable_repl->owner.dropped));
+	KUNIT_EXPECT_EQ(test, repl_test_all(t), 0);
+	KUNIT_EXPECT_EQ(test, atomic_long_read(pages), 0);
+	msleep(jiffies_to_msecs(REPL_DROPPED_MIN) + 100);
+	KUNIT_EXPECT_EQ(test, repl_test_all(t), 0);
+	KUNIT_EXPECT_GT(test, atomic_long_read(pages), 0);
 	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
 }
 
@@ -453,7 +463,7 @@ static struct kunit_case repl_test_work_cases[] = {
 #ifdef CONFIG_MEMCG
 	KUNIT_CASE(repl_test_exec_fails),
 #endif
-	KUNIT_CASE(repl_test_oom_gets_all),
+	KUNIT_CASE_SLOW(repl_test_oom_gets_all),
 #ifdef CONFIG_CMA
 	KUNIT_CASE(repl_test_cma_is_no_room),
 #endif

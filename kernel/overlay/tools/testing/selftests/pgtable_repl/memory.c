@@ -349,6 +349,35 @@ TEST_F(ops, short_node)
 	munmap(mem, TABLES * PMD_SIZE);
 }
 
+/*
+ * Where memory has run out, nobody gets copies for a while: any user could take what
+ * others' copies have left that way, and keep the OOM killer from its work.
+ */
+TEST_F(ops, no_copies_where_memory_ran_out)
+{
+	int node = repl_topo.node[repl_topo.nr - 1];
+	char *mem;
+	pid_t pid;
+
+	if (repl_plain() || geteuid())
+		SKIP(return, "needs root, and replication");
+	ASSERT_EQ(0, repl_pin(repl_topo.cpu[0]));
+	mem = sparse();
+	ASSERT_NE(NULL, mem);
+	pid = fork();
+	if (!pid)
+		hog(node);
+	EXPECT_EQ(128 + SIGKILL, repl_wait(pid));
+	EXPECT_EQ(0, repl_set_off());
+	EXPECT_EQ(0, repl_set_all());
+	EXPECT_EQ(0, copies(node));
+	EXPECT_EQ(0, repl_check(getpid()));
+	/* Nobody has to ask once more. */
+	EXPECT_TRUE(wait_copies(node, 1));
+	EXPECT_EQ(0, intact(mem));
+	munmap(mem, TABLES * PMD_SIZE);
+}
+
 /* Free pages of a zone; 0 if the node has none of that name. */
 static long free_in_zone(int node, const char *zone)
 {
