@@ -87,6 +87,17 @@ static unsigned long repl_take_wanted(int nid)
 	return pages;
 }
 
+/* The node has memory again; but not for what was asked for since @asked. */
+static void repl_forget_wanted(int nid, long asked)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&repl_wanted_lock, flags);
+	if (atomic_long_read(&repl_drop_asked) == asked)
+		repl_wanted[nid].pages = 0;
+	spin_unlock_irqrestore(&repl_wanted_lock, flags);
+}
+
 /* It did not suffice: it is as old as it was. */
 static void repl_give_wanted(int nid, unsigned long pages)
 {
@@ -376,7 +387,7 @@ void pgtable_repl_give_back(struct mem_cgroup *memcg, long pages,
 	wait->freed = freed;
 }
 
-static bool repl_drop_node(int nid, struct repl_wait *wait)
+static bool repl_drop_node(int nid, long asked, struct repl_wait *wait)
 {
 	struct repl_pass pass = {
 		.nid = nid,
@@ -386,7 +397,7 @@ static bool repl_drop_node(int nid, struct repl_wait *wait)
 
 	dropped = repl_drop_largest(&pass, wait);
 	if (pgtable_repl_node_free(nid, 1))
-		repl_take_wanted(nid);
+		repl_forget_wanted(nid, asked);
 	else if (pass.wanted > 0)
 		repl_give_wanted(nid, pass.wanted);
 	return dropped;
@@ -400,9 +411,9 @@ static bool repl_drop_nodes(struct repl_wait *wait)
 
 	for_each_node_state(nid, N_NORMAL_MEMORY)
 		if (!pgtable_repl_node_free(nid, 1))
-			dropped |= repl_drop_node(nid, wait);
+			dropped |= repl_drop_node(nid, asked, wait);
 		else
-			repl_take_wanted(nid);
+			repl_forget_wanted(nid, asked);
 	atomic_long_set(&repl_drop_done, asked);
 	wake_up_all(&repl_drop_wait);
 	return dropped;
@@ -520,6 +531,8 @@ static int repl_oom(struct notifier_block *nb, unsigned long unused, void *arg)
 
 	if (!pgtable_repl_active())
 		return NOTIFY_OK;
+	/* First, so that what is wanted next is not forgotten by who began before. */
+	atomic_long_inc(&repl_drop_asked);
 	for_each_node_state(nid, N_NORMAL_MEMORY) {
 		if (pgtable_repl_node_above(nid, WMARK_HIGH))
 			continue;
