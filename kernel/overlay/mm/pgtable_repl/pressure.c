@@ -534,7 +534,8 @@ static int repl_oom(struct notifier_block *nb, unsigned long unused, void *arg)
 	/* First, so that what is wanted next is not forgotten by who began before. */
 	atomic_long_inc(&repl_drop_asked);
 	for_each_node_state(nid, N_NORMAL_MEMORY) {
-		if (pgtable_repl_node_above(nid, WMARK_HIGH))
+		/* Others may be what their page cache leaves, above this. */
+		if (pgtable_repl_node_above(nid, WMARK_LOW))
 			continue;
 		if (pgtable_repl_node_ran_out(nid))
 			node_set(nid, first);
