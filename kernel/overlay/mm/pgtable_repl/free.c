@@ -7,12 +7,30 @@
 #include <linux/rcupdate.h>
 #include "memory.h"
 
+static atomic_long_t repl_freed[MAX_NUMNODES];
+
+/**
+ * pgtable_repl_freed() - pages of a node that were freed, ever
+ * @nid: the node
+ */
+long pgtable_repl_freed(int nid)
+{
+	return atomic_long_read(&repl_freed[nid]);
+}
+
+static void repl_free_order(struct page *page)
+{
+	unsigned int order = page->index;
+	int nid = page_to_nid(page);
+
+	__free_pages(page, order);
+	atomic_long_add(1L << order, &repl_freed[nid]);
+}
+
 static void repl_free_order_rcu(struct rcu_head *head)
 {
-	struct page *page = ptdesc_page(container_of(head, struct ptdesc,
-						     pt_rcu_head));
-
-	__free_pages(page, page->index);
+	repl_free_order(ptdesc_page(container_of(head, struct ptdesc,
+						 pt_rcu_head)));
 }
 
 /**
@@ -49,7 +67,7 @@ void pgtable_repl_free_pages(struct list_head *pages)
 	/* Readers under RCU or with interrupts off may still be on a list. */
 	synchronize_rcu();
 	list_for_each_entry_safe(page, next, pages, lru) {
-		__free_pages(page, page->index);	/* its order */
+		repl_free_order(page);
 		cond_resched();
 	}
 	INIT_LIST_HEAD(pages);

@@ -203,6 +203,7 @@ void pgtable_repl_free_pages_later(struct list_head *pages);
 void pgtable_repl_free(struct list_head *pages, struct repl_wait *wait);
 void pgtable_repl_free_soon(struct repl_wait *wait);
 void pgtable_repl_free_all(struct repl_freed *freed);
+long pgtable_repl_freed(int nid);
 
 /* owner.c */
 

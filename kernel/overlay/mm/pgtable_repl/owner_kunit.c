@@ -232,6 +232,27 @@ static void owner_builds_when_others_have_theirs(struct kunit *test)
 	pgtable_repl_free_all(&freed);
 }
 
+/* What is freed with others' pages counts as freed, too: the OOM killer waits for it. */
+static void owner_pages_count_as_freed(struct kunit *test)
+{
+	struct repl_freed freed = REPL_FREED_INIT(freed);
+	struct repl_wait wait = REPL_WAIT_NONE;
+	struct page *page = alloc_page(GFP_KERNEL);
+	LIST_HEAD(pages);
+	long before;
+	int nid;
+
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	nid = page_to_nid(page);
+	before = pgtable_repl_freed(nid);
+	page->index = 0;	/* its order */
+	list_add(&page->lru, &pages);
+	wait.freed = &freed;
+	pgtable_repl_free(&pages, &wait);
+	pgtable_repl_free_all(&freed);
+	KUNIT_EXPECT_GT(test, pgtable_repl_freed(nid), before);
+}
+
 /* Pages are had, counted and limited for whoever it is, and it is asked for them. */
 static void owner_is_asked_to_drop(struct kunit *test)
 {
@@ -299,6 +320,7 @@ static struct kunit_case owner_cases[] = {
 	KUNIT_CASE(owner_is_visited_once),
 	KUNIT_CASE(owner_is_asked_to_build),
 	KUNIT_CASE(owner_builds_when_others_have_theirs),
+	KUNIT_CASE(owner_pages_count_as_freed),
 	KUNIT_CASE(owner_is_asked_to_drop),
 	{ }
 };

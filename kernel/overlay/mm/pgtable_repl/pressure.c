@@ -29,7 +29,6 @@
 
 static void repl_drop(struct work_struct *work);
 static DECLARE_WORK(repl_drop_work, repl_drop);
-static atomic_long_t repl_drop_freed[MAX_NUMNODES];	/* pages, ever */
 static struct workqueue_struct *repl_drop_wq;
 
 /*
@@ -143,13 +142,6 @@ static void repl_batch_init(struct repl_batch *batch)
 
 static void repl_batch_free(struct repl_batch *batch)
 {
-	struct page *page;
-
-	list_for_each_entry(page, &batch->freed.pages, lru) {
-		atomic_long_add(1L << page->index,
-				&repl_drop_freed[page_to_nid(page)]);
-		cond_resched();
-	}
 	pgtable_repl_free_all(&batch->freed);
 }
 
@@ -541,7 +533,7 @@ static int repl_oom(struct notifier_block *nb, unsigned long unused, void *arg)
 			node_set(nid, first);
 		/* NR_PGTABLE_REPL lacks what CPUs have not added to it yet. */
 		pgtable_repl_want(nid, REPL_WANT_ALL);
-		before[nid] = atomic_long_read(&repl_drop_freed[nid]);
+		before[nid] = pgtable_repl_freed(nid);
 		node_set(nid, nodes);
 	}
 	if (nodes_empty(nodes))
@@ -553,7 +545,7 @@ static int repl_oom(struct notifier_block *nb, unsigned long unused, void *arg)
 	 * who sees to it that each time a few are freed would have nobody killed.
 	 */
 	for_each_node_mask(nid, nodes) {
-		gain = atomic_long_read(&repl_drop_freed[nid]) - before[nid];
+		gain = pgtable_repl_freed(nid) - before[nid];
 		if (gain > 0 && (node_isset(nid, first) ||
 				 pgtable_repl_node_above(nid, WMARK_MIN)))
 			*freed += gain;
