@@ -586,9 +586,10 @@ static unsigned long repl_memcg_scan(struct shrinker *shrinker,
 	queue_work(repl_drop_wq, &repl_drop_work);
 	if (current_is_kswapd())
 		return SHRINK_STOP;
-	wait_event_timeout(repl_drop_wait,
-			   pgtable_repl_memcg_had(sc->memcg, turn),
-			   REPL_MEMCG_WAIT);
+	/* Who is killed gives back more by that. */
+	wait_event_killable_timeout(repl_drop_wait,
+				    pgtable_repl_memcg_had(sc->memcg, turn),
+				    REPL_MEMCG_WAIT);
 	freed = before - pgtable_repl_memcg_pages(sc->memcg);
 	if (freed <= 0)
 		return SHRINK_STOP;
