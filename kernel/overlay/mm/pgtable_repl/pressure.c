@@ -215,10 +215,15 @@ void pgtable_repl_drop(struct pgtable_repl_owner *owner, struct repl_wait *wait)
 	repl_batch_free(&batch);
 }
 
-/* Here and below: one that is exiting gives back everything anyway. */
-static bool repl_squeezed(struct pgtable_repl_owner *owner, void *unused)
+/*
+ * Those that come behind @arg.  Here and below: one that is exiting gives back
+ * everything anyway.
+ */
+static bool repl_squeezed(struct pgtable_repl_owner *owner, void *arg)
 {
-	return READ_ONCE(owner->squeeze);
+	u64 *last = arg;
+
+	return owner->place.nr > *last && READ_ONCE(owner->squeeze);
 }
 
 /**
@@ -432,26 +437,31 @@ static bool repl_drop_memcg(struct repl_wait *wait)
 
 static bool repl_drop_squeezed(struct repl_wait *wait)
 {
+	static u64 last;	/* that had its turn, when it became the others' */
 	struct pgtable_repl_owner *owner;
 	struct repl_batch batch;
 	struct repl_walk walk;
 	bool dropped = false;
+	u64 from = last;
 
 	repl_batch_init(&batch);
 	/* Who is noted behind the walk has queued the work again. */
 	repl_walk_begin(&walk);
 	while (batch.all < REPL_BATCH_MAX &&
-	       (owner = repl_walk_next(&walk, repl_squeezed, NULL))) {
+	       (owner = repl_walk_next(&walk, repl_squeezed, &from))) {
 		/* Since it was noted, there may have come room. */
 		if (pgtable_repl_owner_room(owner, REPL_MEMCG_SHARE, 1, 0))
 			WRITE_ONCE(owner->squeeze, false);
 		else if (repl_drop_one(owner, &NODE_MASK_ALL, &batch, wait))
 			dropped = true;
+		last = owner->place.nr;
 		pgtable_repl_owner_put(owner);
 	}
 	repl_walk_end(&walk);
-	/* The others' turn. */
-	if (batch.all >= REPL_BATCH_MAX)
+	/* The others' turn; these go on behind it, and begin anew at the end. */
+	if (batch.all < REPL_BATCH_MAX)
+		last = 0;
+	if (batch.all >= REPL_BATCH_MAX || from)
 		queue_work(repl_drop_wq, &repl_drop_work);
 	repl_batch_free(&batch);
 	return dropped;
