@@ -199,10 +199,11 @@ static nodemask_t repl_take_lacking(struct pgtable_repl_owner *owner)
 	nodemask_t lacking = NODE_MASK_NONE;
 	int nid;
 
-	WRITE_ONCE(owner->rebuild, false);
-	for_each_node_mask(nid, owner->lacking)
+	for_each_node_mask(nid, owner->lacking) {
+		node_clear(nid, owner->rebuild);
 		if (test_and_clear_bit(nid, owner->lacking.bits))
 			node_set(nid, lacking);
+	}
 	return lacking;
 }
 

@@ -80,7 +80,8 @@ struct repl_place {
  *	read under RCU
  * @fork_tables: how many tables its parent had when that began
  * @lacking: nodes on which a copy could not be made; set without a lock
- * @rebuild: of what is in @lacking, some is not for want of memory; likewise
+ * @rebuild: of these, those where it was not for want of memory; set after
+ *	@lacking and cleared before, so that it does not get lost
  * @dropped: nodes whose tree was taken down to free memory
  * @dropped_at: when, in jiffies
  * @dropped_pages: how many pages that freed; of no meaning without @dropped
@@ -104,7 +105,7 @@ struct pgtable_repl_owner {
 	struct mem_cgroup *forker;
 	unsigned long fork_tables;
 	nodemask_t lacking;
-	bool rebuild;
+	nodemask_t rebuild;
 	bool squeeze;
 	bool many_payers;
 	nodemask_t dropped;

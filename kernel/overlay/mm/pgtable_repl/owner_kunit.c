@@ -232,6 +232,27 @@ static void owner_builds_when_others_have_theirs(struct kunit *test)
 	pgtable_repl_free_all(&freed);
 }
 
+/* What one node lacks is made: that another's tree is to be rebuilt still holds. */
+static void owner_rebuilds_node_by_node(struct kunit *test)
+{
+	struct repl_wait wait = REPL_WAIT_NONE;
+	struct fake *fake = fake_new(test->priv);
+	nodemask_t one, other;
+
+	KUNIT_ASSERT_NOT_NULL(test, fake);
+	if (nodes_weight(fake->owner.policy.nodes) < 2)
+		kunit_skip(test, "needs two nodes");
+	one = nodemask_of_node(first_node(fake->owner.policy.nodes));
+	nodes_andnot(other, fake->owner.policy.nodes, one);
+	pgtable_repl_rebuild(&fake->owner, &fake->owner.policy.nodes);
+	pgtable_repl_building(&fake->owner, &one);
+	KUNIT_EXPECT_TRUE(test, nodes_equal(fake->owner.lacking, other));
+	KUNIT_EXPECT_TRUE(test, nodes_equal(fake->owner.rebuild, other));
+	pgtable_repl_refill(&fake->owner, &wait);
+	KUNIT_EXPECT_TRUE(test, nodes_empty(fake->owner.lacking));
+	KUNIT_EXPECT_TRUE(test, nodes_empty(fake->owner.rebuild));
+}
+
 /* What is freed with others' pages counts as freed, too: the OOM killer waits for it. */
 static void owner_pages_count_as_freed(struct kunit *test)
 {
@@ -320,6 +341,7 @@ static struct kunit_case owner_cases[] = {
 	KUNIT_CASE(owner_is_visited_once),
 	KUNIT_CASE(owner_is_asked_to_build),
 	KUNIT_CASE(owner_builds_when_others_have_theirs),
+	KUNIT_CASE(owner_rebuilds_node_by_node),
 	KUNIT_CASE(owner_pages_count_as_freed),
 	KUNIT_CASE(owner_is_asked_to_drop),
 	{ }

@@ -63,18 +63,22 @@ void pgtable_repl_rebuild(struct pgtable_repl_owner *owner,
 {
 	int nid;
 
-	WRITE_ONCE(owner->rebuild, true);
-	for_each_node_mask(nid, *nodes)
+	for_each_node_mask(nid, *nodes) {
+		node_set(nid, owner->lacking);
+		/* Pairs with pgtable_repl_building(). */
+		smp_mb__after_atomic();
+		node_set(nid, owner->rebuild);
 		pgtable_repl_lacks(owner, nid);
+	}
 }
 
 /* Nodes of @repl that lack copies; of these, in @now, those worth a try now. */
 static bool repl_repairable(struct pgtable_repl_owner *owner, nodemask_t *now)
 {
 	struct mem_cgroup *memcg;
-	bool rebuild = READ_ONCE(owner->rebuild);
 	unsigned long again;
 	nodemask_t want;
+	bool room;
 	int nid;
 
 	/* Unlocked: what changes meanwhile is looked at again under the lock. */
@@ -86,9 +90,9 @@ static bool repl_repairable(struct pgtable_repl_owner *owner, nodemask_t *now)
 		return false;
 	if (pgtable_repl_busy(owner))
 		return true;
-	if (!rebuild &&
-	    !pgtable_repl_owner_room(owner, REPL_MEMCG_SHARE / 2, again,
-				     REPL_GROUP_SHARE))
+	room = pgtable_repl_owner_room(owner, REPL_MEMCG_SHARE / 2, again,
+				       REPL_GROUP_SHARE);
+	if (!room && nodes_empty(owner->rebuild))
 		return true;
 	memcg = pgtable_repl_get_memcg(owner);
 	for_each_node_mask(nid, want) {
@@ -99,8 +103,8 @@ static bool repl_repairable(struct pgtable_repl_owner *owner, nodemask_t *now)
 			continue;
 		if (pgtable_repl_forbidden(owner, memcg, nid))
 			continue;
-		if ((rebuild && !dropped) ||
-		    (pgtable_repl_node_free(nid, 2) &&
+		if ((node_isset(nid, owner->rebuild) && !dropped) ||
+		    (room && pgtable_repl_node_free(nid, 2) &&
 		     pgtable_repl_node_room(owner, nid, REPL_NODE_SHARE)))
 			node_set(nid, *now);
 	}
@@ -121,9 +125,12 @@ void pgtable_repl_building(struct pgtable_repl_owner *owner,
 {
 	int nid;
 
-	WRITE_ONCE(owner->rebuild, false);
-	for_each_node_mask(nid, *nodes)
+	for_each_node_mask(nid, *nodes) {
+		node_clear(nid, owner->rebuild);
+		/* Pairs with pgtable_repl_rebuild(). */
+		smp_mb__after_atomic();
 		node_clear(nid, owner->lacking);
+	}
 	nodes_andnot(owner->dropped, owner->dropped, *nodes);
 }
 

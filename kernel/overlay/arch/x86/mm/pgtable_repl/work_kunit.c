@@ -195,9 +195,10 @@ static void repl_test_lack(struct repl_test *t)
 {
 	int nid;
 
-	WRITE_ONCE(t->mm->pgtable_repl->owner.rebuild, true);
-	for_each_node_mask(nid, t->mm->pgtable_repl->owner.policy.nodes)
+	for_each_node_mask(nid, t->mm->pgtable_repl->owner.policy.nodes) {
+		node_set(nid, t->mm->pgtable_repl->owner.rebuild);
 		node_set(nid, t->mm->pgtable_repl->owner.lacking);
+	}
 }
 
 /* Repairs take long, with the lock of the address space: an eighth of the time. */
