@@ -110,30 +110,51 @@ void pgtable_repl_memcg_policy(struct mem_cgroup *memcg,
 #endif
 
 /**
- * pgtable_repl_forbidden() - whether no more copies are to be made on a node
+ * pgtable_repl_allowed() - nodes that more copies may be made on
  * @owner: whose
  * @memcg: by pgtable_repl_get_memcg()
- * @nid: the node
+ * @nodes: gets them
  *
  * What holds may have changed, and the address space be too busy to be brought
  * to it.  So this is asked for every copy.
  *
  * Context: any, also under page-table locks.
  */
-bool pgtable_repl_forbidden(struct pgtable_repl_owner *owner,
-			    struct mem_cgroup *memcg, int nid)
+void pgtable_repl_allowed(struct pgtable_repl_owner *owner,
+			  struct mem_cgroup *memcg, nodemask_t *nodes)
 {
 	struct pgtable_repl_policy want;
 
-	if (READ_ONCE(sysctl_pgtable_repl_mode) == PGTABLE_REPL_SYS_OFF)
-		return true;
+	*nodes = NODE_MASK_ALL;
+	if (READ_ONCE(sysctl_pgtable_repl_mode) == PGTABLE_REPL_SYS_OFF) {
+		nodes_clear(*nodes);
+		return;
+	}
 	switch (READ_ONCE(owner->policy.source)) {
 	case PGTABLE_REPL_CGROUP:
 	case PGTABLE_REPL_SYSTEM:
 		pgtable_repl_system_policy(&want);
 		pgtable_repl_memcg_policy(memcg, &want);
-		return !node_isset(nid, want.nodes);
+		*nodes = want.nodes;
+		break;
 	default:
-		return false;
+		break;
 	}
+}
+
+/**
+ * pgtable_repl_forbidden() - whether no more copies are to be made on a node
+ * @owner: whose
+ * @memcg: by pgtable_repl_get_memcg()
+ * @nid: the node
+ *
+ * Context: any, also under page-table locks.
+ */
+bool pgtable_repl_forbidden(struct pgtable_repl_owner *owner,
+			    struct mem_cgroup *memcg, int nid)
+{
+	nodemask_t allowed;
+
+	pgtable_repl_allowed(owner, memcg, &allowed);
+	return !node_isset(nid, allowed);
 }

@@ -195,6 +195,8 @@ int pgtable_repl_key_users(bool lazy);
 
 /* asked.c */
 void pgtable_repl_system_policy(struct pgtable_repl_policy *policy);
+void pgtable_repl_allowed(struct pgtable_repl_owner *owner,
+			  struct mem_cgroup *memcg, nodemask_t *nodes);
 bool pgtable_repl_forbidden(struct pgtable_repl_owner *owner,
 			    struct mem_cgroup *memcg, int nid);
 

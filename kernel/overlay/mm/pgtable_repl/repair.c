@@ -77,7 +77,7 @@ static bool repl_repairable(struct pgtable_repl_owner *owner, nodemask_t *now)
 {
 	struct mem_cgroup *memcg;
 	unsigned long again;
-	nodemask_t want;
+	nodemask_t want, allowed;
 	bool room;
 	int nid;
 
@@ -95,13 +95,13 @@ static bool repl_repairable(struct pgtable_repl_owner *owner, nodemask_t *now)
 	if (!room && nodes_empty(owner->rebuild))
 		return true;
 	memcg = pgtable_repl_get_memcg(owner);
+	pgtable_repl_allowed(owner, memcg, &allowed);
+	nodes_and(want, want, allowed);
 	for_each_node_mask(nid, want) {
 		bool dropped = node_isset(nid, owner->dropped);
 
 		if (dropped && time_before(jiffies, READ_ONCE(owner->dropped_at) +
 						    REPL_DROPPED_MIN))
-			continue;
-		if (pgtable_repl_forbidden(owner, memcg, nid))
 			continue;
 		if ((node_isset(nid, owner->rebuild) && !dropped) ||
 		    (room && pgtable_repl_node_free(nid, 2) &&
