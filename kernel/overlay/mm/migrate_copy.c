@@ -291,17 +291,8 @@ void migrate_copy_batch(struct list_head *srcs, struct list_head *dsts)
 	copy_run(&job, copy_wq, node, nr_helpers);
 }
 
-/**
- * migrate_copy_folio() - Copy a folio that is being moved.
- * @dst: where to
- * @src: what; locked, unmapped and flushed
- *
- * Pages of hugetlbfs are in no batch, so this is where they are copied with
- * helpers.  Others are not, since some callers hold a spinlock.
- *
- * Return: 0, or -EHWPOISON
- */
-int migrate_copy_folio(struct folio *dst, struct folio *src)
+/* What migrate_copy_folio() does for a page of hugetlbfs. */
+int migrate_copy_hugetlb(struct folio *dst, struct folio *src)
 {
 	struct copy_job job = {
 		.src = src,
@@ -311,8 +302,7 @@ int migrate_copy_folio(struct folio *dst, struct folio *src)
 	unsigned int nr_helpers;
 	int node;
 
-	if (!folio_test_hugetlb(src) || READ_ONCE(copy_threads) <= 1 ||
-	    !READ_ONCE(copy_reasons))
+	if (READ_ONCE(copy_threads) <= 1 || !READ_ONCE(copy_reasons))
 		return folio_mc_copy(dst, src);
 	job.nr_pages = folio_nr_pages(src);
 	node = copy_node(dst, src);

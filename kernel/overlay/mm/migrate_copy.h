@@ -22,7 +22,24 @@ static_assert(ARCH_SLAB_MINALIGN > MIGRATE_COPIED);
 int migrate_batch_pages(int usual);
 bool migrate_copy_wanted(enum migrate_reason reason);
 void migrate_copy_batch(struct list_head *srcs, struct list_head *dsts);
-int migrate_copy_folio(struct folio *dst, struct folio *src);
+int migrate_copy_hugetlb(struct folio *dst, struct folio *src);
+
+/**
+ * migrate_copy_folio() - Copy a folio that is being moved.
+ * @dst: where to
+ * @src: what; locked, unmapped and flushed
+ *
+ * Pages of hugetlbfs are in no batch, so this is where they are copied with
+ * helpers.  Others are not, since some callers hold a spinlock.
+ *
+ * Return: 0, or -EHWPOISON
+ */
+static inline int migrate_copy_folio(struct folio *dst, struct folio *src)
+{
+	if (folio_test_hugetlb(src))
+		return migrate_copy_hugetlb(dst, src);
+	return folio_mc_copy(dst, src);
+}
 
 #else /* !CONFIG_MIGRATE_COPY */
 
