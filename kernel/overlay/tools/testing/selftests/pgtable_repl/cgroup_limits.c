@@ -487,8 +487,8 @@ static void have_been_elsewhere(int hold[2], bool kept)
 	_exit(read(hold[0], &byte, 1) ? 5 : 0);
 }
 
-/* However many groups a process has been in, it does not pay for strangers. */
-TEST_F(cgroup, limit_leaves_wanderers_alone)
+/* The limit of a group leaves a process alone that has been elsewhere, see above. */
+static void limit_leaves_it_alone(struct __test_metadata *_metadata, int hold[2], bool kept)
 {
 	struct repl_status before, after;
 	pid_t pid, other;
@@ -497,14 +497,14 @@ TEST_F(cgroup, limit_leaves_wanderers_alone)
 	pid = fork();
 	ASSERT_LE(0, pid);
 	if (!pid)
-		have_been_elsewhere(self->hold, false);
+		have_been_elsewhere(hold, kept);
 	wait_until_it_lives(pid);
 	ASSERT_TRUE(copies_reach(pid, true, 2 * MANY));
 	ASSERT_EQ(0, mkdir(OTHER, 0755));
 	other = fork();
 	ASSERT_LE(0, other);
 	if (!other)
-		have_copies(self->hold, OTHER, TABLES);
+		have_copies(hold, OTHER, TABLES);
 	wait_until_it_lives(other);
 	ASSERT_TRUE(copies_reach(other, true, TABLES));
 	ASSERT_EQ(0, repl_status(pid, &before));
@@ -515,36 +515,21 @@ TEST_F(cgroup, limit_leaves_wanderers_alone)
 	EXPECT_EQ(0, repl_check(pid));
 }
 
+/* However many groups a process has been in, it does not pay for strangers. */
+TEST_F(cgroup, limit_leaves_wanderers_alone)
+{
+	limit_leaves_it_alone(_metadata, self->hold, false);
+}
+
 /*
  * One that so many groups have paid for that it is not known which counts for any of
  * them: after those that are known to be a group's own, however large it is.
  */
 TEST_F(cgroup, limit_takes_own_copies_first)
 {
-	struct repl_status before, after;
-	pid_t pid, other;
 	int i;
 
-	ASSERT_EQ(0, put(GROUP, "cgroup.subtree_control", "+memory"));
-	pid = fork();
-	ASSERT_LE(0, pid);
-	if (!pid)
-		have_been_elsewhere(self->hold, true);
-	wait_until_it_lives(pid);
-	ASSERT_TRUE(copies_reach(pid, true, 2 * MANY));
-	ASSERT_EQ(0, mkdir(OTHER, 0755));
-	other = fork();
-	ASSERT_LE(0, other);
-	if (!other)
-		have_copies(self->hold, OTHER, TABLES);
-	wait_until_it_lives(other);
-	ASSERT_TRUE(copies_reach(other, true, TABLES));
-	ASSERT_EQ(0, repl_status(pid, &before));
-	EXPECT_EQ(0, put(OTHER, "memory.pgtable_repl.max", "0"));
-	EXPECT_EQ(0, get_long(OTHER, ".current"));
-	ASSERT_EQ(0, repl_status(pid, &after));
-	EXPECT_EQ(before.total_pages, after.total_pages);
-	EXPECT_EQ(0, repl_check(pid));
+	limit_leaves_it_alone(_metadata, self->hold, true);
 	for (i = 0; i < WANDERED; i++)
 		EXPECT_EQ(0, rmdir(wandered(i)));
 }
