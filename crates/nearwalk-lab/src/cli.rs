@@ -18,9 +18,10 @@ use signal_hook::{
 };
 
 use crate::{
-    Accel, AccelChoice, Dimm, Emulator, Error, Input, Job, Kernel, NodeSpec, Outcome, Pti, Size,
-    Terminal, Vm, VmConfig, VmHandle, bochs,
+    Accel, AccelChoice, Dimm, Emulator, Error, Input, Job, Kernel, MemoryPlace, NodeSpec, Nodes,
+    Outcome, Placement, Pti, Size, Terminal, Vm, VmConfig, VmHandle, bochs,
     lens::Lens,
+    nested::{Nested, NestedArgs},
     outcome::status,
     paths::build_dir,
     qemu::{self, Endpoints},
@@ -40,8 +41,12 @@ Exit status: the command's own (128+N after signal N), or
   240  the guest kernel panicked         245  the virtual machine ended by itself
 From 240 on, the console log is kept and its path printed.
 
+With --nested, the command runs in a guest of KVM in the machine, which sees the same files; both
+kernels' failures are the run's.
+
 Examples:
   nearwalk lab run -- numactl --hardware
+  nearwalk lab run --nested=thin --vcpus-on 1 --memory-on 0 -- numactl --hardware
   nearwalk lab run --kernel stock --nodes 2 --cpus 4 --memory 2G -- stress-ng --vm 4 -t 10
   nearwalk lab run --node cpus=4,memory=1G --node memory=1G --share out -- ./experiment.sh";
 
@@ -74,6 +79,9 @@ struct RunArgs {
     /// a TOML file; see docs/lens.md
     #[arg(long, value_name = "MACHINE", conflicts_with_all = ["dry_run", "icount", "memory_file"])]
     lens: Option<String>,
+
+    #[command(flatten)]
+    nested: NestedArgs,
 
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
@@ -155,6 +163,16 @@ struct MachineArgs {
     #[arg(long, value_name = "DIR")]
     memory_file: Option<PathBuf>,
 
+    /// Run the CPUs on these nodes of the machine that runs QEMU: the guest's nodes get one
+    /// each, in turn, CPUs of a guest of one node likewise. With --nested, the lab's nodes
+    #[arg(long, value_name = "NODES")]
+    vcpus_on: Option<Nodes>,
+
+    /// Where the memory lies on that machine: any, local (bound to where a node's CPUs run),
+    /// interleave[:NODES], or the nodes that the guest's are bound to, in turn
+    #[arg(long, value_name = "PLACE")]
+    memory_on: Option<MemoryPlace>,
+
     /// End the run after this many seconds
     #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..))]
     timeout: Option<u64>,
@@ -185,6 +203,13 @@ fn parse_sysctl(text: &str) -> Result<(String, String), String> {
 
 impl MachineArgs {
     fn config(&self) -> Result<VmConfig, Error> {
+        self.placed(Placement {
+            cpus: self.vcpus_on.clone(),
+            memory: self.memory_on.clone().unwrap_or_default(),
+        })
+    }
+
+    fn placed(&self, placement: Placement) -> Result<VmConfig, Error> {
         let nodes = if self.node.is_empty() {
             let (cpus, memory) = match self.emulator {
                 Emulator::Qemu => (8, Size::gib(4)),
@@ -219,6 +244,7 @@ impl MachineArgs {
             files: self.file.clone(),
             dimms: self.dimm.clone(),
             memory_dir: self.memory_file.clone(),
+            placement,
             plugin: None,
             timeout: self.timeout.map(Duration::from_secs),
             patience: self.patience.map(Duration::from_secs),
@@ -226,6 +252,29 @@ impl MachineArgs {
         };
         config.validate()?;
         Ok(config)
+    }
+}
+
+impl RunArgs {
+    /// The machine, and the guest in it. Where a guest is asked for, the placement
+    /// is that guest's.
+    fn config(&self) -> Result<(VmConfig, Option<Nested>), Error> {
+        let machine = &self.machine;
+        let mut config = match self.nested.asked() {
+            true => machine.placed(Placement::default())?,
+            false => machine.config()?,
+        };
+        let (cpus, memory) = (machine.vcpus_on.clone(), machine.memory_on.clone());
+        let nested = self.nested.guest(&mut config, cpus, memory)?;
+        Ok((config, nested))
+    }
+}
+
+/// Who speaks on standard error: this program runs in the lab, too.
+fn speaker() -> &'static str {
+    match std::env::var_os("NEARWALK_LAB") {
+        Some(_) => "nearwalk lab (nested)",
+        None => "nearwalk lab",
     }
 }
 
@@ -238,13 +287,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     // Every failure before the command's own status has one of its own.
     Ok(result.unwrap_or_else(|error| {
-        eprintln!("nearwalk lab: {error:#}");
+        eprintln!("{}: {error:#}", speaker());
         ExitCode::from(status::LAB_FAILED)
     }))
 }
 
 fn dry_run(args: &RunArgs) -> anyhow::Result<ExitCode> {
-    let config = args.machine.config()?;
+    let (config, nested) = args.config()?;
     let kernel = config.kernel.image(&build_dir())?;
     if config.emulator == Emulator::Bochs {
         println!("{}", bochs::settings(&config, Path::new("disc.iso"), 3));
@@ -261,22 +310,20 @@ fn dry_run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         stderr: 8,
         initramfs: 9,
     };
+    let accel = Accel::choose(&config)?;
     let mut words = vec![OsString::from(qemu::PROGRAM)];
-    words.extend(qemu::arguments(
-        &config,
-        Accel::choose(&config)?,
-        &kernel,
-        &ends,
-    ));
-    println!(
-        "{}",
-        qemu::shell_quoted(words.iter().map(OsString::as_os_str))
-    );
+    words.extend(qemu::arguments(&config, accel, &kernel, &ends));
+    let quoted = |words: &[OsString]| qemu::shell_quoted(words.iter().map(OsString::as_os_str));
+    println!("{}", quoted(&words));
+    if let Some(nested) = nested {
+        let inner = nested.wrap(&config, accel, args.machine.verbose, &args.command)?;
+        println!("# in it: {}", quoted(&inner));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
 fn run_command(args: RunArgs) -> anyhow::Result<ExitCode> {
-    let mut config = args.machine.config()?;
+    let (mut config, nested) = args.config()?;
     let lens = match &args.lens {
         Some(_) if config.emulator == Emulator::Bochs => {
             return Err(Error::Invalid(
@@ -288,13 +335,22 @@ fn run_command(args: RunArgs) -> anyhow::Result<ExitCode> {
         Some(machine) => Some(Lens::new(&mut config, machine)?),
         None => None,
     };
-    let command = match &lens {
-        Some(lens) => lens.wrap(args.command),
-        None => args.command,
+    let verbose = args.machine.verbose;
+    let command = match (&lens, &nested) {
+        (Some(lens), _) => lens.wrap(args.command),
+        (None, Some(nested)) => {
+            nested.config.kernel.image(&build_dir())?;
+            nested.wrap(&config, Accel::choose(&config)?, verbose, &args.command)?
+        }
+        (None, None) => args.command,
     };
     let vm = Vm::start(&config, Job::new(command).stdin(Input::Inherit))?;
     forward_signals(vm.handle())?;
-    let code = conclude(&vm.wait()?, args.machine.verbose);
+    let outcome = vm.wait()?;
+    let code = conclude(&outcome, verbose);
+    if let Some(nested) = nested {
+        nested.settle(outcome.exit_code())?;
+    }
     if let Some(lens) = lens {
         eprint!("{}", lens.summary()?);
     }
@@ -354,17 +410,18 @@ fn forward_signals(handle: VmHandle) -> anyhow::Result<()> {
 
 fn conclude(outcome: &Outcome, verbose: bool) -> ExitCode {
     for line in outcome.report().lines() {
-        eprintln!("nearwalk lab: {line}");
+        eprintln!("{}: {line}", speaker());
     }
     if verbose {
         let boot = outcome.boot.unwrap_or(outcome.total);
         eprintln!(
-            "nearwalk lab: booted in {:.1} s, {:.1} s in all",
+            "{}: booted in {:.1} s, {:.1} s in all",
+            speaker(),
             boot.as_secs_f64(),
             outcome.total.as_secs_f64()
         );
         if let Some(log) = outcome.console_log.as_ref().filter(|_| outcome.success()) {
-            eprintln!("nearwalk lab: console log: {}", log.display());
+            eprintln!("{}: console log: {}", speaker(), log.display());
         }
     }
     ExitCode::from(outcome.exit_code())
@@ -440,10 +497,50 @@ mod tests {
             ("--timeout 0", "0", "1.."),
             ("--node disk=1", "disk=1", "cpus=N"),
             ("--emulator simics", "simics", "qemu, bochs"),
+            ("--vcpus-on x", "x", "0-3"),
+            ("--memory-on near", "near", "interleave:LIST"),
         ] {
             let error = machine(words).unwrap_err().to_string();
             assert!(error.contains(value) && error.contains(allowed), "{error}");
         }
+    }
+
+    fn run_args(words: &str) -> Result<RunArgs, clap::Error> {
+        let words = ["lab", "run"].into_iter().chain(words.split_whitespace());
+        Args::try_parse_from(words).map(|args| match args.command {
+            LabCommand::Run(run) => run,
+            LabCommand::Shell(_) => unreachable!("parsed as run"),
+        })
+    }
+
+    #[test]
+    fn a_nested_guest_is_placed_and_the_machine_is_not() {
+        let words = "--nodes 2 --cpus 4 --nested --vcpus-on 1 --memory-on 0 -- true";
+        let (machine, nested) = run_args(words).unwrap().config().unwrap();
+        assert_eq!(machine.placement, Placement::default());
+        assert_eq!(machine.shares.len(), 1);
+        let guest = nested.unwrap().config;
+        assert_eq!(guest.nodes.len(), 1);
+        assert_eq!(guest.placement.cpus, "1".parse().ok());
+        assert_eq!(guest.placement.memory, "0".parse().unwrap());
+
+        let (machine, nested) = run_args("--vcpus-on 0 true").unwrap().config().unwrap();
+        assert_eq!(machine.placement.cpus, "0".parse().ok());
+        assert!(nested.is_none());
+    }
+
+    #[test]
+    fn a_guests_options_need_one() {
+        for words in [
+            "--nested=fat true",
+            "--guest-cpus 2 true",
+            "--nested --lens e7-4850v3 true",
+        ] {
+            let error = run_args(words).unwrap_err().to_string();
+            assert!(error.contains("--nested"), "{error}");
+        }
+        let error = run_args("--nested=fat true").unwrap_err().to_string();
+        assert!(error.contains("fat") && error.contains("wide, oblivious, thin"));
     }
 
     #[test]

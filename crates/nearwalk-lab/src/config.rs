@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{Error, Plugin, Size, bochs};
+use crate::{Error, Placement, Plugin, Size, bochs};
 
 /// The lab kernel's `CONFIG_NR_CPUS` and number of nodes.
 const MAX_CPUS: u32 = 64;
@@ -233,6 +233,8 @@ pub struct VmConfig {
     pub dimms: Vec<Dimm>,
     /// Back each node's memory by a file `nodeN` here, which others can map.
     pub memory_dir: Option<PathBuf>,
+    /// Which nodes of the machine that runs QEMU the guest lies on.
+    pub placement: Placement,
     /// A library that QEMU loads to watch the guest; TCG only.
     pub plugin: Option<Plugin>,
     /// Longest run, from start; `None` is no limit.
@@ -269,6 +271,7 @@ impl Default for VmConfig {
             files: Vec::new(),
             dimms: Vec::new(),
             memory_dir: None,
+            placement: Placement::default(),
             plugin: None,
             timeout: None,
             patience: None,
@@ -339,6 +342,13 @@ impl VmConfig {
                     dimm.size
                 ));
             }
+        }
+        self.placement.validate(&self.nodes)?;
+        if self.placement.cpus.is_some() && (self.icount || self.single_thread) {
+            return invalid(
+                "--vcpus-on: with --icount or --lens one thread runs all CPUs; allowed: without"
+                    .into(),
+            );
         }
         if self.icount && self.accel == AccelChoice::Kvm {
             return invalid("--icount counts emulated instructions: it excludes KVM".into());
@@ -441,6 +451,11 @@ impl VmConfig {
                 self.memory_dir.is_some(),
                 "--memory-file",
                 "its memory is its own",
+            ),
+            (
+                self.placement != Placement::default(),
+                "--vcpus-on or --memory-on",
+                "one thread runs it",
             ),
             (
                 self.plugin.is_some(),
@@ -561,6 +576,12 @@ mod tests {
         assert!(refused(|c| c.sysctls = vec![("../x".into(), "1".into())]).contains("'../x'"));
         assert!(refused(|c| c.shares = vec!["/nowhere".into()]).contains("/nowhere"));
         assert!(refused(|c| c.append = vec!["a\nb".into()]).contains("a\\nb"));
+        assert!(refused(|c| c.placement.cpus = "0-4".parse().ok()).contains("--vcpus-on"));
+        let pinned = |c: &mut VmConfig| {
+            c.icount = true;
+            c.placement.cpus = "0".parse().ok();
+        };
+        assert!(refused(pinned).contains("one thread"));
     }
 
     #[test]
@@ -579,6 +600,7 @@ mod tests {
         assert!(refused(|c| c.accel = AccelChoice::Kvm).contains("--accel kvm is not for Bochs"));
         assert!(refused(|c| c.icount = true).contains("--icount"));
         assert!(refused(|c| c.la57 = true).contains("--la57"));
+        assert!(refused(|c| c.placement.cpus = "0".parse().ok()).contains("--vcpus-on"));
         assert!(refused(|c| c.shares = vec!["/tmp".into()]).contains("--share"));
         assert!(refused(|c| c.files = vec!["/nowhere".into()]).contains("/nowhere"));
         let qemu = VmConfig {

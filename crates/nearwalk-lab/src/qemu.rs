@@ -34,7 +34,7 @@ pub fn arguments(
     // Not `pc`: that one makes its interrupt routing in a loop of ACPI code, for
     // which a debug kernel needs more than the 30 s that it allows.
     args.words("-machine q35,sata=off");
-    args.option("-name", "nearwalk-lab");
+    args.option("-name", "nearwalk-lab,debug-threads=on");
     args.option("-accel", accelerator(config, accel));
     args.option("-cpu", cpu_model(config, accel));
     args.option("-smp", topology(config));
@@ -50,6 +50,10 @@ pub fn arguments(
         args.option("-plugin", value);
     }
 
+    if config.placement.cpus.is_some() {
+        // Until each runs where it should.
+        args.words("-S");
+    }
     args.option("-kernel", kernel);
     args.option("-initrd", format!("/proc/self/fd/{}", ends.initramfs));
     args.option("-append", command_line(config, accel));
@@ -84,6 +88,19 @@ pub fn share_tag(index: usize) -> String {
     format!("share{index}")
 }
 
+/// All emulated CPUs read the host's one clock; without this the kernel finds them
+/// apart and falls back to a slow timer. The timer check and the lockup detector
+/// must bear a host that runs few of them at a time.
+pub const SLOW_CPUS: &str = "tsc=reliable no_timer_check watchdog_thresh=60";
+
+/// A vCPU thread of QEMU before 8.1 can translate code just before another one
+/// changes it and enter the stale translation into its cache afterwards. The
+/// kernel's patching of static branches then ends in an "Oops: int3" with the right
+/// bytes in memory. Our kernels write twice; since the stock kernel does not, and
+/// since each write stops all CPUs, have the hooks of replication opened before the
+/// second CPU starts, too.
+pub const PATCHED_CODE: &str = "text_poke_again pgtable_repl=hold";
+
 /// The kernel's command line.
 pub fn command_line(config: &VmConfig, accel: Accel) -> String {
     // Warnings and worse on the console: that is where findings come from. An
@@ -92,20 +109,11 @@ pub fn command_line(config: &VmConfig, accel: Accel) -> String {
         "console=ttyS0 loglevel=5 panic=-1 oops=panic unknown_nmi_panic panic_print=0x48",
     );
     if accel == Accel::Tcg {
-        // All emulated CPUs read the host's one clock; without this the
-        // kernel finds them apart and falls back to a slow timer. The timer
-        // check and the lockup detector must bear a host that runs few of
-        // them at a time.
-        line += " tsc=reliable no_timer_check watchdog_thresh=60";
-        // A vCPU thread of QEMU before 8.1 can translate code just before
-        // another one changes it and enter the stale translation into its
-        // cache afterwards. The kernel's patching of static branches then
-        // ends in an "Oops: int3" with the right bytes in memory. Our kernels
-        // write twice; since the stock kernel does not, and since each write
-        // stops all CPUs, have the hooks of replication opened before the
-        // second CPU starts, too.
+        line.push(' ');
+        line += SLOW_CPUS;
         if !config.icount && !config.single_thread {
-            line += " text_poke_again pgtable_repl=hold";
+            line.push(' ');
+            line += PATCHED_CODE;
         }
         let khz = if config.icount {
             Some(clock::ICOUNT_KHZ)
@@ -202,7 +210,7 @@ fn memory(config: &VmConfig, args: &mut Arguments) {
         }
         if node.memory.bytes() > 0 {
             let size = node.memory.in_mib();
-            let backend = match &config.memory_dir {
+            let mut backend = match &config.memory_dir {
                 None => OsString::from(format!("memory-backend-ram,id=m{id},size={size}M")),
                 Some(dir) => {
                     let mut backend = OsString::from(format!(
@@ -212,6 +220,12 @@ fn memory(config: &VmConfig, args: &mut Arguments) {
                     backend
                 }
             };
+            if let Some(policy) = config.placement.policy(id) {
+                for node in policy.nodes.iter() {
+                    backend.push(format!(",host-nodes={node}"));
+                }
+                backend.push(format!(",policy={}", policy.name));
+            }
             args.option("-object", backend);
             numa += &format!(",memdev=m{id}");
         }
@@ -400,6 +414,29 @@ mod tests {
         let line = line(&VmConfig::default(), Accel::Kvm);
         assert!(line.contains("-accel kvm -cpu host,-la57"), "{line}");
         assert!(!line.contains("tsc=reliable"), "{line}");
+    }
+
+    #[test]
+    fn memory_is_placed_and_cpus_wait_until_they_are() {
+        let with = |cpus: &str, memory: &str| {
+            let config = VmConfig {
+                placement: crate::Placement {
+                    cpus: Some(cpus.parse().unwrap()),
+                    memory: memory.parse().unwrap(),
+                },
+                ..VmConfig::default()
+            };
+            line(&config, Accel::Kvm)
+        };
+        let local = with("0-3", "local");
+        assert!(local.contains(" -S "), "{local}");
+        let object = "memory-backend-ram,id=m3,size=1024M,host-nodes=3,policy=bind ";
+        assert!(local.contains(object), "{local}");
+        let interleaved = with("0,2", "interleave");
+        let object = "id=m3,size=1024M,host-nodes=0,host-nodes=2,policy=interleave ";
+        assert!(interleaved.contains(object), "{interleaved}");
+        let anywhere = line(&VmConfig::default(), Accel::Kvm);
+        assert!(!anywhere.contains("host-nodes") && !anywhere.contains(" -S "));
     }
 
     #[test]

@@ -26,6 +26,7 @@ use crate::{
     console::Scanner,
     initramfs,
     paths::build_dir,
+    placement,
     progress::ProgressClock,
     qemu::{self, Endpoints},
     qmp::Monitor,
@@ -106,6 +107,7 @@ impl Vm {
         let build = build_dir();
         let kernel = config.kernel.image(&build)?;
         let accel = Accel::choose(config)?;
+        let masks = placement::masks(config)?;
         let config = &with_absolute_paths(config)?;
         let binds = match config.emulator {
             Emulator::Qemu => binds(config, &job, &build),
@@ -139,7 +141,7 @@ impl Vm {
 
         let started = Instant::now();
         let mut files = None;
-        let qemu = if config.emulator == Emulator::Bochs {
+        let mut qemu = if config.emulator == Emulator::Bochs {
             let (serial, port) = bochs::pipe().map_err(Error::io("a pipe"))?;
             let machine =
                 bochs::Machine::create(config, &build, &kernel, &archive, port.as_raw_fd())?;
@@ -162,6 +164,20 @@ impl Vm {
             qemu
         };
 
+        let mut monitor = match config.emulator {
+            Emulator::Qemu => Monitor::new(qmp).ok(),
+            Emulator::Bochs => None,
+        };
+        if let Some(monitor) = monitor.as_mut().filter(|_| !masks.is_empty()) {
+            if let Err(error) = place(monitor, &masks) {
+                qemu.kill();
+                return Err(match qemu.last_words() {
+                    words if words.is_empty() => Error::io("placing the guest's CPUs")(error),
+                    words => Error::Qemu(words),
+                });
+            }
+        }
+
         let scanner = match config.emulator {
             Emulator::Qemu => Scanner::default(),
             Emulator::Bochs => Scanner::knowing(bochs::KNOWN_WARNINGS),
@@ -182,10 +198,7 @@ impl Vm {
                 relay::output(stderr, job.stderr, sender.clone()),
             ],
             console: Console::watch(console, scanner, console_log, sender.clone()),
-            monitor: match config.emulator {
-                Emulator::Qemu => Monitor::new(qmp).ok(),
-                Emulator::Bochs => None,
-            },
+            monitor,
             handle: VmHandle {
                 ctl: Arc::new(Mutex::new(ctl)),
                 events: sender,
@@ -331,6 +344,19 @@ impl Vm {
             thread::sleep(TICK);
         }
     }
+}
+
+/// Has each of the guest's CPUs, which wait, run on those of its mask.
+fn place(monitor: &mut Monitor, masks: &[Vec<u32>]) -> io::Result<()> {
+    let threads = monitor.cpu_threads()?;
+    if threads.len() != masks.len() {
+        let text = format!("QEMU has {} of {} CPUs", threads.len(), masks.len());
+        return Err(io::Error::other(text));
+    }
+    for (&thread, mask) in threads.iter().zip(masks) {
+        placement::pin(thread, mask)?;
+    }
+    monitor.resume()
 }
 
 /// The guest must find what the command line names wherever it starts.
