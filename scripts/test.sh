@@ -154,7 +154,8 @@ stage_lab() {
 		--test vm -- --test-threads=2 || status=$?
 	NEARWALK_TEST_KERNEL=ours cargo test -p nearwalk-advise --features vm-tests --locked \
 		--test vm || status=$?
-	cargo test -p nearwalk --features vm-tests --locked --test vm --test nested || status=$?
+	cargo test -p nearwalk --features vm-tests --locked --test vm --test nested \
+		--test guests || status=$?
 	NEARWALK_TEST_KERNEL=ours cargo test -p nearwalk-top --features vm-tests --locked \
 		--test vm || status=$?
 	cargo_counts "$logs/lab.log"

@@ -22,6 +22,7 @@ enum Nearwalk {
     Repl(nearwalk_repl::Args),
     Top(nearwalk_top::cli::Args),
     Trial(nearwalk_trial::cli::Args),
+    Vm(nearwalk_vm::cli::Args),
 }
 
 fn main() -> ExitCode {
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Nearwalk::Repl(args) => nearwalk_repl::run(args),
         Nearwalk::Top(args) => nearwalk_top::cli::run(args),
         Nearwalk::Trial(args) => nearwalk_trial::cli::run(&args),
+        Nearwalk::Vm(args) => nearwalk_vm::cli::run(args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("nearwalk: {error:#}");

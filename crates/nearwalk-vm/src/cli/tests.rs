@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+use super::*;
+use crate::fixture::Fixture;
+use clap::CommandFactory;
+
+const FILE: &str = "/sys/kernel/debug/kvm/139-14/pgtable_repl";
+
+fn try_run(host: &mut Fixture, words: &str) -> anyhow::Result<(String, bool)> {
+    let args = Args::try_parse_from(["vm"].into_iter().chain(words.split_whitespace()))?;
+    let mut out = Vec::new();
+    let code = carry_out(host, &args, &mut out)?;
+    let clean = format!("{code:?}") == format!("{:?}", ExitCode::SUCCESS);
+    Ok((String::from_utf8(out).unwrap(), clean))
+}
+
+fn run(host: &mut Fixture, words: &str) -> String {
+    try_run(host, words).unwrap().0
+}
+
+fn refused(host: &mut Fixture, words: &str) -> String {
+    format!("{:#}", try_run(host, words).unwrap_err())
+}
+
+#[test]
+fn the_command_line_is_consistent() {
+    Args::command().debug_assert();
+}
+
+#[test]
+fn a_list_has_all_machines() {
+    assert_eq!(
+        run(&mut Fixture::host(), "list"),
+        "\
+PID-FD  NAME     VCPUS  MODE               TREES  TABLES
+139-14  db           2  lazy on nodes 0-1      2      11
+140-11  web,1        1  -                      -       -
+150-5   python3      1  -                      -       -
+"
+    );
+    let json = run(&mut Fixture::host(), "list --json");
+    let first: Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
+    assert_eq!(first["name"], "db");
+    assert_eq!(first["status"]["keys"][0]["on"][1][1], 5);
+    let second: Value = serde_json::from_str(json.lines().nth(1).unwrap()).unwrap();
+    assert_eq!(second["status"], Value::Null);
+}
+
+#[test]
+fn one_is_shown_with_its_trees() {
+    assert_eq!(
+        run(&mut Fixture::host(), "show db"),
+        "\
+db (139-14): 2 vCPUs, lazy on nodes 0-1
+
+tree  domain  node  vCPUs  tables on node       0       1
+   0       1     1      1               6       1       5  fallback
+   1       0     0      1               5       5       0
+
+switches 2  fallbacks 1  drops 0  refused 0
+"
+    );
+}
+
+#[test]
+fn on_another_kernel_nodes_are_what_there_is_to_say() {
+    let text = run(&mut Fixture::host(), "show web,1");
+    for part in [
+        "web,1 (140-11): 1 vCPU; this kernel has no nested tables by domain\n",
+        "of all machines of group machine/web:\n",
+        "    node 1       1024 KiB\n",
+    ] {
+        assert!(text.contains(part), "no `{part}` in {text}");
+    }
+    for verb in ["set 140 lazy", "set 140 off", "dump 140", "check 140"] {
+        let error = refused(&mut Fixture::host(), verb);
+        assert!(
+            error.contains("web,1 (140-11): this kernel has no nested tables by domain"),
+            "{error}"
+        );
+        assert!(error.contains("CONFIG_KVM_PGTABLE_REPL"), "{error}");
+    }
+}
+
+#[test]
+fn a_mode_is_written_as_the_kernel_reads_it() {
+    for (words, written) in [
+        ("set db lazy", "lazy"),
+        ("set 139 off", "off"),
+        ("set 139-14 lazy --nodes 0,1", "lazy 0-1"),
+    ] {
+        let mut host = Fixture::host();
+        let text = run(&mut host, words);
+        assert_eq!(host.written, [(FILE.into(), written.into())]);
+        assert_eq!(
+            text,
+            "db (139-14): lazy on nodes 0-1 (was lazy on nodes 0-1)\n"
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_set_is_not_tried() {
+    let unable = crate::fixture::STATUS.replace("able yes", "able no the TDP MMU is off");
+    for (mut host, words, told) in [
+        (
+            Fixture::host(),
+            "set db lazy --nodes 0,7",
+            "there is no node 7",
+        ),
+        (
+            Fixture::host(),
+            "set db off --nodes 0",
+            "db: --nodes with off: allowed: lazy with a list such as 0,2",
+        ),
+        (
+            Fixture::host(),
+            "set db eager",
+            "possible values: lazy, off",
+        ),
+        (
+            Fixture::host(),
+            "set db lazy --nodes x",
+            "`x` is not a node number",
+        ),
+        (
+            Fixture::host().file(FILE, &unable),
+            "set db lazy",
+            "db (139-14): cannot have nested tables by domain: the TDP MMU is off",
+        ),
+    ] {
+        let error = refused(&mut host, words);
+        assert!(error.contains(told), "{error}");
+        assert!(host.written.is_empty());
+    }
+}
+
+#[test]
+fn what_the_kernel_says_is_told() {
+    let mut host = Fixture::host().file(FILE, "mode lazy 0\nable perhaps\n");
+    assert_eq!(
+        refused(&mut host, "show db"),
+        "db (139-14): pgtable_repl, line 2, `able perhaps`: `perhaps` is neither yes nor no"
+    );
+    let mut host = Fixture::host().error(FILE, libc::EACCES);
+    assert!(refused(&mut host, "show db").contains("for root"));
+    let mut gone = Fixture::host().without("/sys/kernel/debug/kvm/140-11/vcpu0/pid");
+    assert!(refused(&mut gone, "show 140").contains("there is no virtual machine `140`"));
+}
+
+#[test]
+fn violations_are_a_failure() {
+    let path = "/sys/kernel/debug/kvm/139-14/pgtable_repl_check";
+    let (text, clean) = try_run(&mut Fixture::host(), "check db").unwrap();
+    assert_eq!(
+        text,
+        "db (139-14): 0 violations in 2 trees, 11 tables, 1030 leaves; 1 on another node than \
+         their tree\n"
+    );
+    assert!(clean);
+    let mut host = Fixture::host().file(path, "violations 1\ntrees 2\nviolation gfn 0x1: bad\n");
+    let (text, clean) = try_run(&mut host, "check db").unwrap();
+    assert!(text.contains("1 violation in 2 trees") && text.contains("\n    gfn 0x1: bad\n"));
+    assert!(!clean);
+}
+
+#[test]
+fn shares_are_printed_for_each_domain() {
+    assert_eq!(
+        run(&mut Fixture::host(), "dump db"),
+        "\
+db (139-14): 2 vCPUs, lazy on nodes 0-1; nested leaves by guest page, as the CPUs of each domain find them
+                              local  remote  absent      pages
+domain 0  node 0     1 vCPU  99.8 %     0 %   0.2 %        516  ###############################.
+domain 1  node 1     1 vCPU   0.6 %  99.2 %   0.2 %        516  #------------------------------.
+"
+    );
+    let json: Value = serde_json::from_str(&run(&mut Fixture::host(), "dump db --json")).unwrap();
+    assert_eq!(json["domains"][1]["remote"], 512);
+    assert_eq!(json["mode"]["name"], "lazy");
+    assert_eq!(
+        run(&mut Fixture::host(), "dump db --raw"),
+        crate::fixture::DUMP
+    );
+}
+
+#[test]
+fn dumps_follow_each_other_in_time() {
+    let mut host = Fixture::host();
+    let text = run(&mut host, "dump db --every 5s --count 3");
+    assert_eq!(text.matches("domain 1").count(), 3);
+    assert_eq!(nearwalk_host::Source::now(&host), Duration::from_secs(10));
+    for (words, told) in [
+        ("dump db --every 0s", "longer than nothing"),
+        ("dump db --every soon", "500ms, 5s or 2m"),
+        ("dump db --count 3", "--every"),
+        ("dump db --guest /nowhere", "/nowhere"),
+    ] {
+        let error = refused(&mut Fixture::host(), words);
+        assert!(error.contains(told), "{error}");
+    }
+}
