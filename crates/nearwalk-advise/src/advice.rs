@@ -362,7 +362,13 @@ fn as_it_was(subject: &Subject) -> String {
         // It has no setting of its own.
         (Source::None | Source::Cgroup | Source::System, _) => "default".to_owned(),
         (_, Mode::Off) => "off".to_owned(),
-        (_, Mode::Lazy) => format!("lazy:{}", status.nodes),
+        (_, Mode::Lazy) => match &status.lazy {
+            // As the system has it, and goes on having it.
+            Some(lazy) if Some(lazy.prefetch) != subject.prefetch => {
+                format!("lazy:{} --prefetch {}", status.nodes, lazy.prefetch)
+            }
+            _ => format!("lazy:{}", status.nodes),
+        },
         _ => status.nodes.to_string(),
     }
 }

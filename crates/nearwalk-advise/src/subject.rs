@@ -141,6 +141,8 @@ pub struct Subject {
     pub ours: bool,
     /// What holds already, of each process that could be asked.
     pub set: Vec<Status>,
+    /// vm.pgtable_repl_prefetch: what fills of lazy copies bring, log2 of entries.
+    pub prefetch: Option<u32>,
     /// Bytes of nested tables of virtual machines in the group.
     pub nested: u64,
     /// Whether Linux makes huge pages by itself: `always`, `madvise` or `never`.
@@ -224,6 +226,10 @@ pub fn look(
         distances: machine.distances(source),
         ours: source.read(Path::new("/proc/self/pgtable_repl")).is_ok(),
         set: set(source, &found.pids),
+        prefetch: source
+            .read(Path::new("/proc/sys/vm/pgtable_repl_prefetch"))
+            .ok()
+            .and_then(|text| text.trim().parse().ok()),
         nested: found.nested,
         huge_pages: huge_pages(source),
         pids: found.pids.clone(),

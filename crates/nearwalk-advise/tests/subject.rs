@@ -289,6 +289,8 @@ fn what_holds_already_is_seen_and_brought_back() {
             let path = format!("/proc/{who}/pgtable_repl");
             host.odd.insert(path, Ok(text.into()));
         }
+        let prefetch = "/proc/sys/vm/pgtable_repl_prefetch".to_owned();
+        host.odd.insert(prefetch, Ok("3\n".to_owned()));
         look_json(&host, name, &mut counted(0.4, 480.0), &["1000"])
     };
     let json = with("has-copies", EAGER);
@@ -303,6 +305,18 @@ fn what_holds_already_is_seen_and_brought_back() {
             "lazy-elsewhere",
             "eager\nnodes:\t0-1",
             "lazy\nnodes:\t2-3",
+            "lazy:2-3",
+        ),
+        (
+            "lazy-with-its-own-prefetch",
+            "eager\nnodes:\t0-1",
+            "lazy\nprefetch:\t5\nfills:\t0\nipis:\trequested=0 sent=0 saved=0\nnodes:\t2-3",
+            "lazy:2-3 --prefetch 5",
+        ),
+        (
+            "lazy-as-the-system-asks",
+            "eager\nnodes:\t0-1",
+            "lazy\nprefetch:\t3\nfills:\t0\nipis:\trequested=0 sent=0 saved=0\nnodes:\t2-3",
             "lazy:2-3",
         ),
         ("eager-elsewhere", "0-1", "2", "2"),

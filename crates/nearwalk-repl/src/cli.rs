@@ -56,6 +56,11 @@ pub struct RunArgs {
     #[arg(short = 'r', long = "pgtablerepl", value_name = "NODES")]
     nodes: NodeSpec,
 
+    /// A lazy fault brings 2^D entries, D from 0 to 9, instead of
+    /// vm.pgtable_repl_prefetch
+    #[arg(long, value_name = "D", value_parser = clap::value_parser!(u8).range(0..=9))]
+    prefetch: Option<u8>,
+
     /// The command and its arguments
     #[arg(
         required = true,
@@ -153,6 +158,7 @@ setting of their own. `default` is then what holds for the group above.
 Examples:
   nearwalk set 4711 all
   nearwalk set $(pidof memcached) 0,2
+  nearwalk set 4711 lazy:0-1 --prefetch 5
   nearwalk set 4711 off
   nearwalk set --cgroup system.slice/db.service --max 256M all
 
@@ -170,6 +176,11 @@ pub struct SetArgs {
     /// Nodes to keep page tables on
     #[arg(required = true, value_name = "NODES")]
     nodes: NodeSpec,
+
+    /// A lazy fault brings 2^D entries, D from 0 to 9, instead of
+    /// vm.pgtable_repl_prefetch
+    #[arg(long, value_name = "D", value_parser = clap::value_parser!(u8).range(0..=9))]
+    prefetch: Option<u8>,
 
     /// Set a cgroup instead: its path, or that below cgroup v2's mount point
     #[arg(long, value_name = "GROUP", value_hint = ValueHint::DirPath)]
@@ -275,6 +286,7 @@ fn run_command(system: &impl System, args: &RunArgs, err: &mut impl Write) -> io
     let error = launch(
         system,
         &args.nodes,
+        args.prefetch,
         &args.placement.to_words(),
         &args.command,
     );
@@ -290,7 +302,10 @@ fn set_processes(system: &impl System, args: &SetArgs, err: &mut impl Write) -> 
     let prepared = set::require_support(system)
         .and_then(|()| Topology::read(system))
         .and_then(|topology| {
-            let request = args.nodes.resolve(&topology)?;
+            let request = args
+                .nodes
+                .resolve(&topology)?
+                .with_prefetch(args.prefetch)?;
             Ok((topology, request))
         });
     let (topology, request) = match prepared {
@@ -543,6 +558,8 @@ mod tests {
             ("nearwalk set --cgroup a 5 all", "--cgroup"),
             ("nearwalk set --max 5M 5 all", "--max"),
             ("nearwalk set --cgroup a --max lots all", "`lots`"),
+            ("nearwalk set --prefetch 10 5 lazy", "10 is not in 0..=9"),
+            ("nearwalk run -r lazy --prefetch x true", "'x'"),
         ] {
             let error = parse(line).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{line}");
@@ -567,6 +584,38 @@ mod tests {
                 "/proc/7/pgtable_repl <- eager 1-3"
             ]
         );
+    }
+
+    #[test]
+    fn lazy_copies_are_asked_for_with_what_a_fault_brings() {
+        let mut fixture = Fixture::four_nodes();
+        fixture.process(5, "a", OFF);
+        let line = "nearwalk set 5 lazy:0-1 --prefetch 0";
+        assert_eq!(nearwalk(&fixture, line).0, 0);
+        let line = "nearwalk set --cgroup /cg/db --prefetch 9 lazy";
+        fixture.file("/cg/db/cgroup.controllers", "memory\n");
+        fixture.file("/cg/db/memory.pgtable_repl", "default\n");
+        assert_eq!(nearwalk(&fixture, line).0, 0);
+        nearwalk(&fixture, "nearwalk run -r lazy --prefetch 5 x");
+        let log = fixture.log.take();
+        assert_eq!(
+            log,
+            [
+                "/proc/5/pgtable_repl <- lazy 0-1 prefetch=0",
+                "/cg/db/memory.pgtable_repl <- lazy all prefetch=9",
+                "prctl lazy all prefetch=5",
+                "exec x"
+            ]
+        );
+
+        let (code, _, err) = nearwalk(&fixture, "nearwalk set --prefetch 5 5 all");
+        assert_eq!(code, 1);
+        assert_eq!(
+            err,
+            "nearwalk: --prefetch is of lazy copies, and `eager all` has none; \
+             write for example lazy or lazy:0-1\n"
+        );
+        assert!(fixture.log.take().is_empty());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::nodes::NodeSet;
+use crate::request::Request;
 
 /// Why a process's replication could not be set or shown.
 #[derive(Debug, thiserror::Error)]
@@ -78,6 +79,10 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+
+    /// `--prefetch` with what is not lazy.
+    #[error("--prefetch is of lazy copies, and `{0}` has none; write for example lazy or lazy:0-1")]
+    PrefetchNotLazy(Request),
 
     /// A node number that the machine can never have.
     #[error("there is no node {node}; this machine can have {possible}")]

@@ -18,10 +18,11 @@ use crate::system::System;
 pub(crate) fn launch(
     system: &impl System,
     spec: &NodeSpec,
+    prefetch: Option<u8>,
     placement: &[OsString],
     command: &[OsString],
 ) -> Error {
-    if let Err(error) = prepare(system, spec) {
+    if let Err(error) = prepare(system, spec, prefetch) {
         return error;
     }
     if placement.is_empty() {
@@ -39,10 +40,10 @@ pub(crate) fn launch(
     Error::NoNumactl(system.exec(&argv))
 }
 
-fn prepare(system: &impl System, spec: &NodeSpec) -> Result<(), Error> {
+fn prepare(system: &impl System, spec: &NodeSpec, prefetch: Option<u8>) -> Result<(), Error> {
     set::require_support(system)?;
     let topology = Topology::read(system)?;
-    let request = spec.resolve(&topology)?;
+    let request = spec.resolve(&topology)?.with_prefetch(prefetch)?;
     set::set_own(system, &topology, &request)
 }
 
@@ -66,6 +67,7 @@ mod tests {
         launch(
             fixture,
             &nodes.parse().unwrap(),
+            None,
             &words(placement),
             &words(command),
         )

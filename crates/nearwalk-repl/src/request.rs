@@ -104,9 +104,12 @@ impl NodeSpec {
         } = self
         else {
             return Ok(match self {
-                Self::Lazy(nodes) => match nodes.resolve(topology)? {
-                    Request::Nodes(nodes) => Request::Lazy(Some(nodes)),
-                    _ => Request::Lazy(None),
+                Self::Lazy(nodes) => Request::Lazy {
+                    nodes: match nodes.resolve(topology)? {
+                        Request::Nodes(nodes) => Some(nodes),
+                        _ => None,
+                    },
+                    prefetch: None,
                 },
                 Self::Default => Request::Default,
                 Self::Off => Request::Off,
@@ -161,8 +164,30 @@ pub enum Request {
     All,
     /// Eager replication on these nodes.
     Nodes(NodeSet),
-    /// Lazy replication, on these nodes or on every usable one.
-    Lazy(Option<NodeSet>),
+    /// Lazy replication.
+    Lazy {
+        /// On these nodes, or on every usable one.
+        nodes: Option<NodeSet>,
+        /// A fault is answered with 2 to the power of this many entries; as the
+        /// system says if nothing is asked for.
+        prefetch: Option<u8>,
+    },
+}
+
+impl Request {
+    /// The same with what a user asks of lazy fills.
+    ///
+    /// # Errors
+    ///
+    /// If something is asked for and this is not lazy.
+    pub(crate) fn with_prefetch(mut self, asked: Option<u8>) -> Result<Self, Error> {
+        match &mut self {
+            Self::Lazy { prefetch, .. } => *prefetch = asked,
+            _ if asked.is_some() => return Err(Error::PrefetchNotLazy(self)),
+            _ => {}
+        }
+        Ok(self)
+    }
 }
 
 /// The text for `/proc/<pid>/pgtable_repl`.
@@ -173,8 +198,16 @@ impl fmt::Display for Request {
             Self::Off => f.write_str("off"),
             Self::All => f.write_str("eager all"),
             Self::Nodes(nodes) => write!(f, "eager {nodes}"),
-            Self::Lazy(None) => f.write_str("lazy all"),
-            Self::Lazy(Some(nodes)) => write!(f, "lazy {nodes}"),
+            Self::Lazy { nodes, prefetch } => {
+                match nodes {
+                    None => f.write_str("lazy all")?,
+                    Some(nodes) => write!(f, "lazy {nodes}")?,
+                }
+                match prefetch {
+                    None => Ok(()),
+                    Some(prefetch) => write!(f, " prefetch={prefetch}"),
+                }
+            }
         }
     }
 }

@@ -93,7 +93,10 @@ pub(crate) fn refused(
         Some(libc::ENODEV | libc::EINVAL) => {
             let now = Topology::read(system).unwrap_or_else(|_| topology.clone());
             match request {
-                Request::Nodes(nodes) => now.check(nodes).err().unwrap_or(error),
+                Request::Nodes(nodes)
+                | Request::Lazy {
+                    nodes: Some(nodes), ..
+                } => now.check(nodes).err().unwrap_or(error),
                 _ => error,
             }
         }

@@ -88,21 +88,22 @@ impl System for Linux {
     }
 
     fn set_own(&self, request: &Request) -> io::Result<()> {
+        let mut flags: libc::c_ulong = 0;
         let (mode, mask) = match request {
             Request::Default => return Err(io::ErrorKind::Unsupported.into()),
             Request::Off => (PR_PGTABLE_REPL_OFF, None),
             Request::All => (PR_PGTABLE_REPL_EAGER, None),
             Request::Nodes(nodes) => (PR_PGTABLE_REPL_EAGER, Some(nodes.to_words())),
-            Request::Lazy(nodes) => (
-                PR_PGTABLE_REPL_LAZY,
-                nodes.as_ref().map(|nodes| nodes.to_words()),
-            ),
+            Request::Lazy { nodes, prefetch } => {
+                flags = prefetch.map_or(0, |log2| libc::c_ulong::from(log2) + 1);
+                let words = nodes.as_ref().map(|nodes| nodes.to_words());
+                (PR_PGTABLE_REPL_LAZY, words)
+            }
         };
         let (pointer, bits) = match &mask {
             Some((words, bits)) => (words.as_ptr(), *bits),
             None => (std::ptr::null(), 0),
         };
-        let flags: libc::c_ulong = 0;
         // SAFETY: the kernel reads `bits` bits from `pointer`, which is null
         // with 0 bits or points to `mask`'s words, alive until after the call.
         match unsafe { libc::prctl(PR_SET_PGTABLE_REPL, mode, pointer, bits, flags) } {

@@ -34,14 +34,18 @@ impl Copies {
         let (nodes, eager) = match request {
             Request::All => (topology.usable(), true),
             Request::Nodes(nodes) => (nodes.clone(), true),
-            Request::Lazy(None) => (topology.usable(), false),
-            Request::Lazy(Some(nodes)) => (nodes.clone(), false),
+            Request::Lazy { nodes, .. } => {
+                (nodes.clone().unwrap_or_else(|| topology.usable()), false)
+            }
             Request::Off | Request::Default => return None,
         };
         let asked = if eager {
             Request::Nodes(nodes.clone())
         } else {
-            Request::Lazy(Some(nodes.clone()))
+            Request::Lazy {
+                nodes: Some(nodes.clone()),
+                prefetch: None,
+            }
         };
         Some(Self {
             text: asked.to_string(),

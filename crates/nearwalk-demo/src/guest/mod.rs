@@ -204,7 +204,7 @@ impl Story<'_> {
             request: request.to_string(),
             node: match request {
                 Request::Nodes(nodes) => nodes.iter().next(),
-                Request::Default | Request::Off | Request::All | Request::Lazy(_) => None,
+                Request::Default | Request::Off | Request::All | Request::Lazy { .. } => None,
             },
             at,
             seconds,
