@@ -102,18 +102,20 @@ impl Memory for Live {
             }
         }
         let mut pages = Vec::new();
-        let mut before = 0;
+        // Of the page before the first nothing is known.
+        let mut before = None;
         for (index, word) in bytes[..read].chunks_exact(8).enumerate() {
             let word = u64::from_ne_bytes(word.try_into().expect("eight of them"));
             let frame = if word & PRESENT != 0 { word & FRAME } else { 0 };
             if word & (PRESENT | SWAPPED) != 0 {
                 pages.push(Page {
                     address: range.start + index as u64 * PAGE,
-                    tail: before != 0 && frame == before + 1 && self.is_tail(frame),
+                    tail: before.is_none_or(|before| before != 0 && frame == before + 1)
+                        && self.is_tail(frame),
                     swapped: word & PRESENT == 0,
                 });
             }
-            before = frame;
+            before = Some(frame);
         }
         Ok(pages)
     }

@@ -10,6 +10,9 @@ use crate::outcome::{Outcome, Outcomes};
 /// Pages that are looked at, and asked for, at a time.
 const WINDOW: u64 = 32768;
 
+/// Pages that are read on at a time while a window ends within a larger page.
+const PIECE: u64 = 512;
+
 /// No status of the kernel's.
 const UNTOLD: i32 = i32::MIN;
 
@@ -29,120 +32,202 @@ pub(crate) fn run(
     ranges: &[Range<u64>],
     order: &Order,
 ) -> io::Result<Outcomes> {
-    let mut outcomes = Outcomes::default();
+    let mut mover = Mover {
+        memory,
+        order,
+        outcomes: Outcomes::default(),
+        full: false,
+    };
     for range in ranges {
         let mut begin = range.start;
         while begin < range.end {
-            let end = range.end.min(begin + WINDOW * PAGE);
-            window(memory, begin..end, order, &mut outcomes)?;
-            begin = end;
+            begin = mover.window(begin, range.end)?;
         }
     }
-    Ok(outcomes)
+    Ok(mover.outcomes)
 }
 
-/// A page that is to move, with those that move along.
+/// A page that is to move, with those that move along: the rest of a larger page.
+#[derive(Clone, Copy)]
 struct Candidate {
     address: u64,
     pages: u64,
 }
 
-fn window(
-    memory: &mut impl Memory,
-    range: Range<u64>,
-    order: &Order,
-    outcomes: &mut Outcomes,
-) -> io::Result<()> {
-    let (swapped, pages): (Vec<Page>, Vec<Page>) = memory
-        .pages(range)?
-        .into_iter()
-        .partition(|page| page.swapped);
-    outcomes.add(Outcome::Swapped, swapped.len() as u64);
-    if pages.is_empty() {
-        return Ok(());
+impl Candidate {
+    fn addresses(self) -> impl Iterator<Item = u64> {
+        (0..self.pages).map(move |page| self.address + page * PAGE)
     }
-    let addresses: Vec<u64> = pages.iter().map(|page| page.address).collect();
-    let nodes = memory.nodes(&addresses)?;
-    let mut candidates: Vec<Candidate> = Vec::new();
-    let mut left = order
-        .most
-        .map(|most| most.saturating_sub(outcomes.of(Outcome::Moved)));
-    // Whether the rest of a larger page belongs to the last candidate.
-    let mut chosen = false;
-    for (page, node) in pages.iter().zip(nodes) {
-        let outcome = match u32::try_from(node) {
-            Err(_) => Outcome::of_errno(-node),
-            Ok(node) if node == order.to => Outcome::There,
-            Ok(node) if order.from.is_some_and(|from| from != node) => Outcome::Elsewhere,
-            Ok(_) if page.tail && chosen => {
-                candidates.last_mut().expect("chosen says so").pages += 1;
-                left = left.map(|left| left.saturating_sub(1));
-                continue;
-            }
-            Ok(_) if left == Some(0) => Outcome::Left,
-            Ok(_) => {
-                candidates.push(Candidate {
-                    address: page.address,
-                    pages: 1,
-                });
-                left = left.map(|left| left - 1);
-                chosen = true;
-                continue;
-            }
-        };
-        chosen = false;
-        outcomes.add(outcome, 1);
-    }
-    ask(memory, &candidates, order.to, outcomes)
 }
 
-/// Asks for all of them at once; for what the kernel says nothing of, in halves.
-fn ask(
-    memory: &mut impl Memory,
-    candidates: &[Candidate],
-    to: u32,
-    outcomes: &mut Outcomes,
-) -> io::Result<()> {
-    if candidates.is_empty() {
-        return Ok(());
+struct Mover<'a, M> {
+    memory: &'a mut M,
+    order: &'a Order,
+    outcomes: Outcomes,
+    /// There is no room on the node.
+    full: bool,
+}
+
+impl<M: Memory> Mover<'_, M> {
+    /// Moves what a window from `begin` holds; returns where it ends.
+    fn window(&mut self, begin: u64, end: u64) -> io::Result<u64> {
+        let (pages, end) = self.whole_pages(begin, end)?;
+        let (swapped, pages): (Vec<Page>, Vec<Page>) =
+            pages.into_iter().partition(|page| page.swapped);
+        self.outcomes.add(Outcome::Swapped, swapped.len() as u64);
+        let candidates = self.candidates(&pages)?;
+        let mut rest = &candidates[..];
+        while !rest.is_empty() {
+            // What failed is not of the amount that was asked for.
+            let mut left = self.left();
+            let wanted = rest.iter().take_while(|candidate| {
+                let wanted = left > 0;
+                left = left.saturating_sub(candidate.pages);
+                wanted
+            });
+            let (now, later) = rest.split_at(wanted.count());
+            if now.is_empty() || self.full {
+                let outcome = if self.full {
+                    Outcome::NoRoom
+                } else {
+                    Outcome::Left
+                };
+                self.outcomes
+                    .add(outcome, rest.iter().map(|c| c.pages).sum());
+                break;
+            }
+            self.ask(now)?;
+            rest = later;
+        }
+        Ok(end)
     }
-    let addresses: Vec<u64> = candidates.iter().map(|c| c.address).collect();
-    let mut status = vec![UNTOLD; candidates.len()];
-    let full = match memory.move_to(&addresses, to, &mut status) {
-        Ok(_) => false,
-        // The rest would find no room either, one by one and slowly.
-        Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => true,
-        Err(error) => return Err(error),
-    };
-    let nodes = memory.nodes(&addresses)?;
-    let mut untold = Vec::new();
-    for ((candidate, said), node) in candidates.iter().zip(status).zip(nodes) {
-        let outcome = match (node, said) {
-            _ if u32::try_from(node) == Ok(to) => Outcome::Moved,
-            (..0, _) => Outcome::of_errno(-node),
-            (_, said) if said != UNTOLD && said < 0 => Outcome::of_errno(-said),
-            _ if full => Outcome::NoRoom,
-            // It was tried alone, or is where it was though the kernel moved it.
-            (_, said) if said != UNTOLD || candidates.len() == 1 => Outcome::Busy,
-            _ => {
-                untold.push(Candidate {
-                    address: candidate.address,
-                    pages: candidate.pages,
-                });
+
+    /// Pages that may still be moved.
+    fn left(&self) -> u64 {
+        self.order.most.map_or(u64::MAX, |most| {
+            most.saturating_sub(self.outcomes.of(Outcome::Moved))
+        })
+    }
+
+    /// The pages of a window, and where it ends: not within a larger page, if that
+    /// goes on before `end`.
+    fn whole_pages(&mut self, begin: u64, end: u64) -> io::Result<(Vec<Page>, u64)> {
+        let mut until = end.min(begin + WINDOW * PAGE);
+        let mut pages = self.memory.pages(begin..until)?;
+        while until < end
+            && pages
+                .last()
+                .is_some_and(|last| last.address + PAGE == until)
+        {
+            let more = end.min(until + PIECE * PAGE);
+            let piece = self.memory.pages(until..more)?;
+            let same = |(page, address): &(&Page, u64)| page.tail && page.address == *address;
+            let addresses = (until..more).step_by(PAGE as usize);
+            let count = piece.iter().zip(addresses).take_while(same).count();
+            pages.extend(&piece[..count]);
+            until += count as u64 * PAGE;
+            if count < PIECE as usize {
+                break;
+            }
+        }
+        Ok((pages, until))
+    }
+
+    /// Those that should move. Says of the others why not.
+    fn candidates(&mut self, pages: &[Page]) -> io::Result<Vec<Candidate>> {
+        let addresses: Vec<u64> = pages.iter().map(|page| page.address).collect();
+        let nodes = self.nodes(&addresses)?;
+        let mut candidates: Vec<Candidate> = Vec::new();
+        // Whether the rest of a larger page belongs to the last candidate.
+        let mut chosen = false;
+        for (page, node) in pages.iter().zip(nodes) {
+            let outcome = match u32::try_from(node) {
+                Err(_) => Outcome::of_errno(-node),
+                Ok(node) if node == self.order.to => Outcome::There,
+                Ok(node) if self.order.from.is_some_and(|from| from != node) => Outcome::Elsewhere,
+                Ok(_) => {
+                    match candidates.last_mut() {
+                        Some(last) if page.tail && chosen => last.pages += 1,
+                        _ => candidates.push(Candidate {
+                            address: page.address,
+                            pages: 1,
+                        }),
+                    }
+                    chosen = true;
+                    continue;
+                }
+            };
+            chosen = false;
+            self.outcomes.add(outcome, 1);
+        }
+        Ok(candidates)
+    }
+
+    fn nodes(&mut self, addresses: &[u64]) -> io::Result<Vec<i32>> {
+        if addresses.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.memory.nodes(addresses)
+    }
+
+    /// Asks for all of them at once; for what the kernel says nothing of, in halves.
+    fn ask(&mut self, candidates: &[Candidate]) -> io::Result<()> {
+        if candidates.is_empty() {
+            return Ok(());
+        }
+        let addresses: Vec<u64> = candidates.iter().map(|c| c.address).collect();
+        let mut status = vec![UNTOLD; candidates.len()];
+        match self.memory.move_to(&addresses, self.order.to, &mut status) {
+            Ok(_) => {}
+            // The rest would find no room either, one by one and slowly.
+            Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => self.full = true,
+            Err(error) => return Err(error),
+        }
+        // Each page is looked at: a larger one that finds no room as a whole is
+        // split by the kernel, and its parts move or stay one by one.
+        let addresses: Vec<u64> = candidates.iter().flat_map(|c| c.addresses()).collect();
+        let nodes = self.nodes(&addresses)?;
+        let mut nodes = &nodes[..];
+        let mut untold = Vec::new();
+        for (candidate, said) in candidates.iter().zip(status) {
+            let own;
+            (own, nodes) = nodes.split_at(candidate.pages as usize);
+            let there = |node: i32| u32::try_from(node) == Ok(self.order.to);
+            // Parts have to be asked for by themselves: nothing was told of them.
+            let (said, alone) = match own.iter().any(|&node| there(node)) {
+                true if candidate.pages > 1 => (UNTOLD, false),
+                _ => (said, candidates.len() == 1),
+            };
+            let fate = |node: i32| match (node, said) {
+                _ if there(node) => Some(Outcome::Moved),
+                (..0, _) => Some(Outcome::of_errno(-node)),
+                (_, said) if said != UNTOLD && said < 0 => Some(Outcome::of_errno(-said)),
+                _ if self.full => Some(Outcome::NoRoom),
+                // It was tried alone, or is where it was though the kernel moved it.
+                _ if said != UNTOLD || alone => Some(Outcome::Busy),
+                _ => None,
+            };
+            if own.iter().all(|&node| fate(node).is_none()) {
+                untold.push(*candidate);
                 continue;
             }
-        };
-        outcomes.add(outcome, candidate.pages);
+            for (address, &node) in candidate.addresses().zip(own) {
+                match fate(node) {
+                    Some(outcome) => self.outcomes.add(outcome, 1),
+                    None => untold.push(Candidate { address, pages: 1 }),
+                }
+            }
+        }
+        let (first, second) = untold.split_at(untold.len() / 2);
+        self.ask(first)?;
+        self.ask(second)
     }
-    let (first, second) = untold.split_at(untold.len() / 2);
-    ask(memory, first, to, outcomes)?;
-    ask(memory, second, to, outcomes)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
     use std::slice;
 
     /// A process as the kernel treats it: a page that fails ends the call, and
@@ -151,10 +236,12 @@ mod tests {
     struct Fake {
         /// By page number: the node, or minus an error's.
         pages: BTreeMap<u64, i32>,
-        tails: Vec<u64>,
+        tails: BTreeSet<u64>,
         swapped: Vec<u64>,
         pinned: Vec<u64>,
         shared: Vec<u64>,
+        /// Parts of a larger page that stay when it moves.
+        stuck: Vec<u64>,
         /// How many more fit.
         room: Option<usize>,
         calls: usize,
@@ -202,8 +289,16 @@ mod tests {
                 self.pages.insert(number, node as i32);
                 let mut tail = number + 1;
                 while self.tails.contains(&tail) {
-                    self.pages.insert(tail, node as i32);
+                    if !self.stuck.contains(&tail) {
+                        self.pages.insert(tail, node as i32);
+                    }
                     tail += 1;
+                }
+                if self.stuck.iter().any(|page| (number..tail).contains(page)) {
+                    // Split.
+                    self.tails.retain(|page| !(number..tail).contains(page));
+                    self.pinned.append(&mut self.stuck);
+                    failed += 1;
                 }
             }
             if failed == 0 {
@@ -309,13 +404,64 @@ mod tests {
     }
 
     #[test]
+    fn what_fails_is_not_of_the_amount() {
+        let mut fake = fake(0..20, 0);
+        fake.pinned = vec![0, 2];
+        let order = Order {
+            most: Some(5),
+            ..order()
+        };
+        assert_eq!(
+            moved(&mut fake, &order),
+            [(Outcome::Moved, 5), (Outcome::Busy, 2), (Outcome::Left, 13)]
+        );
+    }
+
+    #[test]
     fn a_full_node_ends_it() {
-        let mut fake = fake(0..1000, 0);
+        let mut fake = fake(0..2 * WINDOW, 0);
         fake.room = Some(300);
         assert_eq!(
             moved(&mut fake, &order()),
-            [(Outcome::Moved, 300), (Outcome::NoRoom, 700)]
+            [(Outcome::Moved, 300), (Outcome::NoRoom, 2 * WINDOW - 300)]
         );
         assert_eq!(fake.calls, 1);
+    }
+
+    #[test]
+    fn parts_of_a_page_that_was_split_are_told_one_by_one() {
+        let mut fake = fake(0..20, 0);
+        fake.tails = (5..20).collect();
+        fake.stuck = vec![6, 19];
+        assert_eq!(
+            moved(&mut fake, &order()),
+            [(Outcome::Moved, 18), (Outcome::Busy, 2)]
+        );
+        // Nothing else has failed, so that it ends soon.
+        assert!(fake.calls <= 10, "{}", fake.calls);
+    }
+
+    #[test]
+    fn a_larger_page_is_not_cut_by_windows() {
+        for order in [
+            order(),
+            Order {
+                most: Some(1),
+                ..order()
+            },
+        ] {
+            let pages = 3 * WINDOW;
+            let mut fake = fake(0..pages + 1, 0);
+            fake.tails = (1..pages).collect();
+            let rest = if order.most.is_some() {
+                (Outcome::Left, 1)
+            } else {
+                (Outcome::Moved, pages + 1)
+            };
+            let told = moved(&mut fake, &order);
+            assert_eq!(told.last(), Some(&rest));
+            assert_eq!(told.iter().map(|(_, pages)| pages).sum::<u64>(), pages + 1);
+            assert_eq!(fake.asked, if order.most.is_some() { 1 } else { 2 });
+        }
     }
 }
