@@ -579,9 +579,10 @@ impl Cores {
         if source.is_none() && held.tlb2_holds(size) {
             source = held.tlb2.find(key, index).copied();
             if let Some(s) = source {
-                held.tlb1[size_index(size)].insert(key, index, s);
+                let out = held.tlb1[size_index(size)].insert(key, index, s);
                 self.counts.tlb_l2_hits += 1;
                 start += self.lat.stlb;
+                self.pushed_out(cpu, out);
             }
         }
         let found = match source {

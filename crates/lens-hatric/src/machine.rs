@@ -138,6 +138,22 @@ pub struct Prices {
     pub quantum: f64,
 }
 
+/// Keys of a lens' machine that no part of this model has.
+const UNUSED: &[&str] = &[
+    "core.window",
+    "interferer",
+    "ipi.handler",
+    "ipi.minor_fault",
+    "ipi.remote",
+    "memory.remote_cache",
+    "walker.ad_update",
+];
+
+/// Whether a key is at an end, or goes into a table.
+fn continues(rest: &str) -> bool {
+    rest.is_empty() || rest.starts_with('.')
+}
+
 /// A checked machine.
 #[derive(Debug, Clone)]
 pub struct Stacked {
@@ -218,6 +234,13 @@ impl Stacked {
     /// # Errors
     /// [`Refused`] names the key, the value and what is allowed.
     pub fn from_toml_with(text: &str, values: &[(&str, &str)]) -> Result<Self, Refused> {
+        for (key, value) in values {
+            let of = |unused: &&str| key.strip_prefix(*unused).is_some_and(continues);
+            if UNUSED.iter().any(of) {
+                let why = "nothing of this model goes by it, so that it cannot be set";
+                return Err(Refused::value(*key, value, why));
+            }
+        }
         Stacked::new(Machine::from_toml_with(text, values)?)
     }
 
@@ -311,6 +334,8 @@ mod tests {
             ("cores_per_socket", "65", "64"),
             ("page_table_levels", "5", "4 to 4"),
             ("cache.adjacent_line_prefetch", "true", "false is allowed"),
+            ("ipi.handler", "\"1 cycles\"", "goes by it"),
+            ("interferer.outstanding", "1.0", "goes by it"),
         ] {
             let e = why(&[(key, value)]);
             assert!(e.contains(says), "{key}: {e}");

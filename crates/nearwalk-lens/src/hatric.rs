@@ -278,12 +278,12 @@ fn time(a: &RunArgs) -> anyhow::Result<ExitCode> {
 
 fn csv(r: &Report) {
     println!(
-        "programs,vcpus,policy,seed,scheme,cycles_per_access,relative,coherence,walks,copies,faults,remaps,accesses"
+        "programs,vcpus,policy,seed,scheme,cycles_per_access,relative,coherence,walks,copies,faults,remaps,accesses,stale_uses"
     );
     for l in &r.lines {
         let c = &l.outcome.counts;
         println!(
-            "{},{},{},{},\"{}\",{:.4},{:.4},{:.4},{:.4},{:.4},{},{},{}",
+            "{},{},{},{},\"{}\",{:.4},{:.4},{:.4},{:.4},{:.4},{},{},{},{}",
             r.programs.join("+"),
             r.vcpus,
             r.policy,
@@ -296,7 +296,8 @@ fn csv(r: &Report) {
             l.copies,
             c.faults,
             c.remaps(),
-            c.accesses
+            c.accesses,
+            c.stale_uses
         );
     }
 }
@@ -335,6 +336,12 @@ fn print(r: &Report) {
             100.0 * l.copies,
             slowest,
             1000.0 * c.remaps() as f64 / c.accesses.max(1) as f64
+        );
+    }
+    for l in r.lines.iter().filter(|l| l.outcome.counts.stale_uses > 0) {
+        println!(
+            "\n{} is broken: {} accesses or walks used a translation that is there no more",
+            l.scheme, l.outcome.counts.stale_uses
         );
     }
 }
