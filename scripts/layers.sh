@@ -46,16 +46,19 @@ done < <(
 	cd kernel/overlay
 	plain "$ROOT/$order" | while read -r _ file; do
 		case $file in *.h) ;; *) file=$file.c ;; esac
-		sed -n 's|^#include "\(.*/\)\?\([^/"]*\)".*|\2|p' "$file" | sed "s|^|$file |"
+		# By its path: Linux has an mm/internal.h of its own.
+		sed -n 's|^#include "\(.*\)".*|\1|p' "$file" | while read -r header; do
+			echo "$file $(realpath -m --relative-to=. "$(dirname "$file")/$header")"
+		done
 		echo "$file"
 	done | awk '
 		NF == 2 { used[++uses] = $0; next }
-		{ place[$1] = ++places; n = split($1, part, "/"); header[part[n]] = $1 }
+		{ place[$1] = ++places }
 		END {
 			for (i = 1; i <= uses; i++) {
 				split(used[i], u, " ")
-				if (u[2] in header && place[header[u[2]]] > place[u[1]])
-					print u[1] " includes " header[u[2]]
+				if (place[u[2]] > place[u[1]])
+					print u[1] " includes " u[2]
 			}
 		}'
 )

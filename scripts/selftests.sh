@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Builds the kernel's selftests for Nearwalk on the host, against the headers of
 # the prepared tree, and installs them in build/selftests, from where the lab
-# VM runs them. Usage: selftests.sh [TARGET...], by default pgtable_repl and migrate_copy
+# VM runs them. Usage: selftests.sh [TARGET...], by default pgtable_repl, migrate_copy and exchange
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-targets=${*:-pgtable_repl migrate_copy}
+targets=${*:-pgtable_repl migrate_copy exchange}
 "$ROOT/scripts/kernel-prepare.sh" nearwalk
 tree=$BUILD/linux-nearwalk
 objects=$BUILD/selftests-objects

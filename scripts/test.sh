@@ -227,7 +227,7 @@ stage_vm-lazy() {
 	for name in inherit ldt fresh stale lazy futex domains race; do
 		tests+=(-t "pgtable_repl:$name")
 	done
-	tests+=(-t migrate_copy:copy)
+	tests+=(-t migrate_copy:copy -t exchange:shapes -t exchange:refused -t exchange:storm)
 	selftests_in_vm vm-lazy ours 1200 --append sysctl.vm.pgtable_repl_mode=4 \
 		--append kfence.sample_interval=10 -- "${tests[@]}"
 }

@@ -30,8 +30,6 @@
 #include "migrate_copy.h"
 
 #define COPY_THREADS_MAX	16
-/* What a thread takes at a time: how long it can be preempted is bounded by it. */
-#define COPY_CHUNK_PAGES	(SZ_64K >> PAGE_SHIFT)
 /* A helper that has less to copy costs more than it brings. */
 #define COPY_HELPER_PAGES	(SZ_256K >> PAGE_SHIFT)
 
@@ -53,6 +51,7 @@ static struct workqueue_struct *copy_wq __ro_after_init;
  * @dst: where it goes; both are followed by further pairs in their lists
  * @nr_pages: of all pairs
  * @next: where the next chunk begins, in pages from the first pair on
+ * @fn: what to do with them, if not to copy
  * @marked: copy only pairs that are marked, and take the mark if that fails
  * @failed: some page was not copied
  */
@@ -61,6 +60,7 @@ struct copy_job {
 	struct folio *dst;
 	unsigned long nr_pages;
 	atomic_long_t next;
+	migrate_pair_fn fn;
 	bool marked;
 	bool failed;
 };
@@ -83,6 +83,10 @@ static unsigned long copy_pages(struct copy_job *job, struct folio *dst,
 	unsigned long *private = (unsigned long *)&dst->private;
 	unsigned long i;
 
+	if (job->fn) {
+		job->fn(dst, src, first, nr);
+		return nr;
+	}
 	if (job->marked && !test_bit(MIGRATE_COPIED_BIT, private))
 		return 0;
 	for (i = first; i < first + nr; i++) {
@@ -110,8 +114,8 @@ static unsigned long copy_chunks(struct copy_job *job)
 	unsigned long begin = 0;
 
 	for (;;) {
-		at = atomic_long_fetch_add(COPY_CHUNK_PAGES, &job->next);
-		end = min(at + COPY_CHUNK_PAGES, job->nr_pages);
+		at = atomic_long_fetch_add(MIGRATE_COPY_CHUNK, &job->next);
+		end = min(at + MIGRATE_COPY_CHUNK, job->nr_pages);
 		if (at >= end)
 			return copied;
 		while (at < end) {
@@ -289,6 +293,42 @@ void migrate_copy_batch(struct list_head *srcs, struct list_head *dsts)
 	nr_helpers = min_t(unsigned long, nr_helpers,
 			   eligible / COPY_HELPER_PAGES);
 	copy_run(&job, copy_wq, node, nr_helpers);
+}
+
+/**
+ * migrate_pairs() - Do something with the pages of pairs of folios.
+ * @srcs: folios that are locked, unmapped and flushed
+ * @dsts: each one's partner, in the same order, in the same state
+ * @fn: is told of each page once, of at most a chunk at a time, by any thread
+ * @helpers: whether idle CPUs take part
+ *
+ * For the same lists the chunks are the same each time.
+ */
+void migrate_pairs(struct list_head *srcs, struct list_head *dsts,
+		   migrate_pair_fn fn, bool helpers)
+{
+	struct copy_job job = {
+		.next = ATOMIC_LONG_INIT(0),
+		.fn = fn,
+	};
+	unsigned int nr_helpers = 0;
+	struct folio *src;
+	int node = NUMA_NO_NODE;
+
+	if (list_empty(srcs))
+		return;
+	job.src = list_first_entry(srcs, struct folio, lru);
+	job.dst = list_first_entry(dsts, struct folio, lru);
+	list_for_each_entry(src, srcs, lru)
+		job.nr_pages += folio_nr_pages(src);
+	if (helpers) {
+		node = copy_node(job.dst, job.src);
+		nr_helpers = copy_helpers(node, job.nr_pages);
+	}
+	if (nr_helpers)
+		copy_run(&job, copy_wq, node, nr_helpers);
+	else
+		copy_chunks(&job);
 }
 
 /* What migrate_copy_folio() does for a page of hugetlbfs. */

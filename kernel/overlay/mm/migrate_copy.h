@@ -10,6 +10,7 @@
 #include <linux/list.h>
 #include <linux/migrate_mode.h>
 #include <linux/mm.h>
+#include <linux/sizes.h>
 #include <linux/slab.h>
 
 #ifdef CONFIG_MIGRATE_COPY
@@ -19,9 +20,18 @@
 #define MIGRATE_COPIED		BIT(MIGRATE_COPIED_BIT)
 static_assert(ARCH_SLAB_MINALIGN > MIGRATE_COPIED);
 
+/* What a thread takes at a time: how long it can be preempted is bounded by it. */
+#define MIGRATE_COPY_CHUNK	(SZ_64K >> PAGE_SHIFT)
+
+/* What to do with some pages of a pair of folios instead of copying them. */
+typedef void (*migrate_pair_fn)(struct folio *dst, struct folio *src,
+				unsigned long first, unsigned long nr);
+
 int migrate_batch_pages(int usual);
 bool migrate_copy_wanted(enum migrate_reason reason);
 void migrate_copy_batch(struct list_head *srcs, struct list_head *dsts);
+void migrate_pairs(struct list_head *srcs, struct list_head *dsts,
+		   migrate_pair_fn fn, bool helpers);
 int migrate_copy_hugetlb(struct folio *dst, struct folio *src);
 
 /**

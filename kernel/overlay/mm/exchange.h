@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Anonymous folios that change places.
+ */
+#ifndef _MM_EXCHANGE_H
+#define _MM_EXCHANGE_H
+
+#include <linux/migrate_mode.h>
+#include <linux/mm_types.h>
+
+#include "migrate_copy.h"
+
+struct anon_vma;
+
+/* More would not fit into the word in which exchange_data() notes chunks. */
+#define EXCHANGE_MAX_PAGES	((BITS_PER_LONG - 2) * MIGRATE_COPY_CHUNK)
+
+/**
+ * struct folio_pair - two folios whose contents change places
+ * @folio: the two, each with a reference that exchange_folios() takes over
+ * @error: what became of them; see exchange_folios()
+ */
+struct folio_pair {
+	struct folio *folio[2];
+	int error;
+	/* private: of exchange_folios() */
+	unsigned char state;
+	bool file[2];
+	bool queued[2];
+	bool mlocked;
+	unsigned int nr_pages;
+	struct anon_vma *anon_vma[2];
+};
+
+int exchange_kind(struct folio *folio);
+unsigned int exchange_batch_pages(void);
+unsigned int exchange_folios(struct folio_pair *pairs, unsigned int nr,
+			     enum migrate_mode mode, enum migrate_reason reason);
+
+bool exchange_poisoned(struct folio *folio);
+void exchange_begin(struct folio *b);
+void exchange_fail(struct folio *b);
+bool exchange_end(struct folio *b);
+void exchange_data(struct list_head *as, struct list_head *bs, bool helpers);
+void exchange_identity(struct folio *a, struct folio *b);
+
+#endif /* _MM_EXCHANGE_H */
