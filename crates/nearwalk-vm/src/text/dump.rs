@@ -169,11 +169,16 @@ fn parse_domain(line: &mut Line) -> Result<Domain, TextError> {
     line.expect("key")?;
     let key = line.number("key")?;
     line.expect("cpus")?;
+    // One may have none that is online.
+    let cpus = match line.tail() {
+        "" => Vec::new(),
+        _ => line.list("CPUs")?,
+    };
     Ok(Domain {
         domain,
         node,
         key,
-        cpus: line.list("CPUs")?,
+        cpus,
     })
 }
 
@@ -310,6 +315,12 @@ mod tests {
         let text = DUMP.replace("vcpu 0", "weather fine\nvcpu 0");
         let text = text.replace("loaded 1\n", "loaded 1 since 5\n");
         assert_eq!(Dump::parse(&text), Dump::parse(DUMP));
+    }
+
+    #[test]
+    fn a_domain_may_have_no_cpus() {
+        let dump = Dump::parse(&DUMP.replace("cpus 2-3", "cpus ")).unwrap();
+        assert!(dump.domains[1].cpus.is_empty());
     }
 
     #[test]
