@@ -26,8 +26,12 @@ void pgtable_repl_system_policy(struct pgtable_repl_policy *policy)
 	default:
 		return;
 	}
-	policy->source = PGTABLE_REPL_SYSTEM;
 	pgtable_repl_nodes(&policy->nodes);
+	/* Who has a mode has nodes: by either it is told who holds gates. */
+	if (nodes_empty(policy->nodes))
+		policy->mode = PR_PGTABLE_REPL_OFF;
+	else
+		policy->source = PGTABLE_REPL_SYSTEM;
 }
 
 #ifdef CONFIG_MEMCG

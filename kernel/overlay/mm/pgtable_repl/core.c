@@ -59,6 +59,7 @@ void pgtable_repl_set_policy(struct pgtable_repl *repl,
 			     const struct pgtable_repl_policy *policy)
 {
 	VM_WARN_ON_ONCE(repl->to_build);
+	VM_WARN_ON_ONCE(pgtable_repl_is_lazy(policy) && nodes_empty(policy->nodes));
 	spin_lock(&repl->owner.policy_lock);
 	/* It is over when the last lazy tree is not walked any more: see repl_set(). */
 	if (pgtable_repl_is_lazy(policy))
@@ -407,7 +408,8 @@ int pgtable_repl_follow(struct mm_struct *mm, struct repl_wait *wait)
 			return changed;
 		if (!err)
 			changed = 1;
-		else if (err != -ESTALE)
+		/* Or a node of those has gone since they were read. */
+		else if (err != -ESTALE && err != -ENODEV)
 			return err;
 	}
 	if (wait)

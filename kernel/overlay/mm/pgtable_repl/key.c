@@ -17,6 +17,7 @@
  *   patched no more often than that.
  */
 #include <linux/atomic.h>
+#include <linux/mmdebug.h>
 #include <linux/mutex.h>
 #include <linux/workqueue.h>
 #include "memory.h"
@@ -103,7 +104,9 @@ int pgtable_repl_key_users(bool lazy)
 void pgtable_repl_key_put(bool lazy)
 {
 	struct repl_key *key = &repl_keys[lazy];
+	int users = atomic_dec_return(&key->users);
 
-	if (atomic_dec_and_test(&key->users))
+	VM_WARN_ON_ONCE(users < 0);
+	if (!users)
 		mod_delayed_work(system_unbound_wq, &key->off, REPL_KEY_DELAY);
 }

@@ -196,11 +196,33 @@ static void repl_test_follows_the_last(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
 }
 
+/* Where no node has both CPUs and memory, who is to have lazy copies holds no gate. */
+static void repl_test_no_node_is_usable(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	int mode = sysctl_pgtable_repl_mode, users = pgtable_repl_key_users(true);
+	const nodemask_t with_cpus = node_states[N_CPU];
+	struct mm_struct *child = mm_alloc();
+	struct pgtable_repl_policy policy;
+
+	KUNIT_ASSERT_NOT_NULL(test, child);
+	node_states[N_CPU] = NODE_MASK_NONE;
+	WRITE_ONCE(sysctl_pgtable_repl_mode, PGTABLE_REPL_SYS_ALL_LAZY);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_fork(child, t->mm), 0);
+	WRITE_ONCE(sysctl_pgtable_repl_mode, mode);
+	node_states[N_CPU] = with_cpus;
+	pgtable_repl_get(child, &policy);
+	KUNIT_EXPECT_EQ(test, policy.mode, PR_PGTABLE_REPL_OFF);
+	mmput(child);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_key_users(true), users);
+}
+
 static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE_SLOW(repl_test_insist_ends),
 	KUNIT_CASE(repl_test_mode_reaches_the_busy),
 	KUNIT_CASE(repl_test_follows_when_it_is_made),
 	KUNIT_CASE(repl_test_follows_the_last),
+	KUNIT_CASE(repl_test_no_node_is_usable),
 	KUNIT_CASE(repl_test_refuses_nonsense),
 	{ }
 };
