@@ -75,6 +75,14 @@ static int repl_inherit(struct mm_struct *mm, struct mm_struct *oldmm)
 		return -ENOMEM;
 	}
 	pgtable_repl_learn_cpuset(&repl->owner);
+	/*
+	 * Also if there is to be none, as read below: who changes what holds comes by
+	 * before the child is in its group, and gives it trees.
+	 */
+	if (oldmm) {
+		repl->owner.fork_tables = mm_pgtables_bytes(oldmm) / PAGE_SIZE;
+		pgtable_repl_memcg_fork(&repl->owner);
+	}
 	/* Who asked has references.  One who has none any more asks no more. */
 	for (;;) {
 		repl_initial(parent, &policy);
@@ -86,10 +94,6 @@ static int repl_inherit(struct mm_struct *mm, struct mm_struct *oldmm)
 		pgtable_repl_hold(repl);
 	pgtable_repl_set_policy(repl, &policy);
 	if (!nodes_empty(policy.nodes)) {
-		if (oldmm) {
-			repl->owner.fork_tables = mm_pgtables_bytes(oldmm) / PAGE_SIZE;
-			pgtable_repl_memcg_fork(&repl->owner);
-		}
 		pgtable_repl_new_trees(mm, &policy.nodes);
 		trace_pgtable_repl_set(mm, &policy, &policy.nodes,
 				       &NODE_MASK_NONE);
