@@ -88,6 +88,8 @@ int pgtable_repl_mm_drop(struct pgtable_repl_owner *owner,
 	if (err)
 		return err;
 	nodes_and(drop, *nodes, owner->policy.nodes);
+	/* Nothing is there, until it is built again. */
+	nodes_andnot(drop, drop, owner->dropped);
 	if (!nodes_empty(drop)) {
 		before = pgtable_repl_pages(owner);
 		pgtable_repl_del_trees(mm, &drop, pages);

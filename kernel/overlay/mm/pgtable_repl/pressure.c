@@ -54,6 +54,21 @@ static struct {
 } repl_wanted[MAX_NUMNODES];
 static DEFINE_SPINLOCK(repl_wanted_lock);
 
+static void repl_want(int nid, unsigned long pages, bool waits)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&repl_wanted_lock, flags);
+	if (time_after(jiffies, repl_wanted[nid].at + REPL_WANTED_MAX))
+		repl_wanted[nid].pages = 0;
+	repl_wanted[nid].pages = min(repl_wanted[nid].pages + pages, REPL_WANT_ALL);
+	repl_wanted[nid].at = jiffies;
+	/* With it: a run that has begun, and found the node free, is not to forget it. */
+	if (waits)
+		atomic_long_inc(&repl_drop_asked);
+	spin_unlock_irqrestore(&repl_wanted_lock, flags);
+}
+
 /**
  * pgtable_repl_want() - ask for copies of a node
  * @nid: the node
@@ -63,14 +78,7 @@ static DEFINE_SPINLOCK(repl_wanted_lock);
  */
 void pgtable_repl_want(int nid, unsigned long pages)
 {
-	unsigned long flags;
-
-	spin_lock_irqsave(&repl_wanted_lock, flags);
-	if (time_after(jiffies, repl_wanted[nid].at + REPL_WANTED_MAX))
-		repl_wanted[nid].pages = 0;
-	repl_wanted[nid].pages = min(repl_wanted[nid].pages + pages, REPL_WANT_ALL);
-	repl_wanted[nid].at = jiffies;
-	spin_unlock_irqrestore(&repl_wanted_lock, flags);
+	repl_want(nid, pages, false);
 }
 
 /* Take what is wanted now, and leave nothing. */
@@ -169,6 +177,9 @@ static void repl_batch_add(struct repl_batch *batch, struct list_head *pages)
 void pgtable_repl_dropped(struct pgtable_repl_owner *owner,
 			  const nodemask_t *nodes, unsigned long pages)
 {
+	/* With those of other nodes, which are built again when there is room for all. */
+	if (!nodes_empty(owner->dropped))
+		pages += owner->dropped_pages;
 	WRITE_ONCE(owner->dropped_pages, pages);
 	WRITE_ONCE(owner->dropped_at, jiffies);
 	nodes_or(owner->dropped, owner->dropped, *nodes);
@@ -533,8 +544,6 @@ static int repl_oom(struct notifier_block *nb, unsigned long unused, void *arg)
 
 	if (!pgtable_repl_active())
 		return NOTIFY_OK;
-	/* First, so that what is wanted next is not forgotten by who began before. */
-	atomic_long_inc(&repl_drop_asked);
 	for_each_node_state(nid, N_NORMAL_MEMORY) {
 		/* Others may be what their page cache leaves, above this. */
 		if (pgtable_repl_node_above(nid, WMARK_LOW))
@@ -542,7 +551,7 @@ static int repl_oom(struct notifier_block *nb, unsigned long unused, void *arg)
 		if (pgtable_repl_node_ran_out(nid))
 			node_set(nid, first);
 		/* NR_PGTABLE_REPL lacks what CPUs have not added to it yet. */
-		pgtable_repl_want(nid, REPL_WANT_ALL);
+		repl_want(nid, REPL_WANT_ALL, true);
 		before[nid] = pgtable_repl_freed(nid);
 		node_set(nid, nodes);
 	}

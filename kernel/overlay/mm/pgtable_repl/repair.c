@@ -72,7 +72,7 @@ void pgtable_repl_rebuild(struct pgtable_repl_owner *owner,
 	}
 }
 
-/* Nodes of @repl that lack copies; of these, in @now, those worth a try now. */
+/* Nodes of @owner that lack copies; of these, in @now, those worth a try now. */
 static bool repl_repairable(struct pgtable_repl_owner *owner, nodemask_t *now)
 {
 	struct mem_cgroup *memcg;

@@ -345,6 +345,35 @@ static void repl_test_comes_back_to_the_dying(struct kunit *test)
 #endif
 }
 
+/* What was freed node by node is what it takes to build again; once. */
+static void repl_test_drops_add_up(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct pgtable_repl_owner *owner;
+	nodemask_t one;
+	long pages, before;
+	LIST_HEAD(freed);
+	int nid, round;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	owner = mm_repl_owner(t->mm);
+	if (nodes_weight(owner->policy.nodes) < 2)
+		kunit_skip(test, "needs two nodes");
+	before = pgtable_repl_pages(owner);
+	for (round = 0; round < 2; round++) {
+		for_each_node_mask(nid, owner->policy.nodes) {
+			one = nodemask_of_node(nid);
+			KUNIT_EXPECT_EQ(test, owner->ops->drop(owner, &one, &freed,
+							       NULL), 0);
+		}
+		pgtable_repl_free(&freed, NULL);
+		pages = pgtable_repl_pages(owner);
+		KUNIT_EXPECT_GT(test, before, pages);
+		KUNIT_EXPECT_EQ(test, owner->dropped_pages, before - pages);
+	}
+	KUNIT_EXPECT_TRUE(test, nodes_equal(owner->dropped, owner->policy.nodes));
+}
+
 static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_leaves_reserves_alone),
 	KUNIT_CASE_SLOW(repl_test_reserve_is_refilled),
@@ -353,6 +382,7 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_others_are_exiting),
 	KUNIT_CASE_SLOW(repl_test_wants_expire),
 	KUNIT_CASE(repl_test_others_keep_asking),
+	KUNIT_CASE(repl_test_drops_add_up),
 	KUNIT_CASE(repl_test_stops_for_the_dying),
 	KUNIT_CASE(repl_test_leaves_who_forks_alone),
 	KUNIT_CASE_SLOW(repl_test_comes_back_to_the_dying),
