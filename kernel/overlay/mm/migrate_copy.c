@@ -15,6 +15,7 @@
  * takes back the helpers that are still queued.
  */
 #include <kunit/static_stub.h>
+#include <linux/cpuset.h>
 #include <linux/highmem.h>
 #include <linux/init.h>
 #include <linux/migrate.h>
@@ -118,11 +119,13 @@ static unsigned long copy_chunks(struct copy_job *job)
 		end = min(at + MIGRATE_COPY_CHUNK, job->nr_pages);
 		if (at >= end)
 			return copied;
+		cond_resched();
 		while (at < end) {
 			while (at >= begin + folio_nr_pages(src)) {
 				begin += folio_nr_pages(src);
 				src = list_next_entry(src, lru);
 				dst = list_next_entry(dst, lru);
+				cond_resched();
 			}
 			nr = min(end, begin + folio_nr_pages(src)) - at;
 			copied += copy_pages(job, dst, src, at - begin, nr);
@@ -183,7 +186,6 @@ static int copy_node(struct folio *dst, struct folio *src)
 /* How many CPUs of the node help: those that have nothing else to do now. */
 static unsigned int copy_helpers(int node, unsigned long nr_pages)
 {
-	const struct cpumask *allowed = housekeeping_cpumask(HK_TYPE_WQ);
 	unsigned int most, nr = 0;
 	int cpu;
 
@@ -191,8 +193,11 @@ static unsigned int copy_helpers(int node, unsigned long nr_pages)
 		     nr_pages / COPY_HELPER_PAGES);
 	if (!most)
 		return 0;
-	for_each_cpu_and(cpu, cpumask_of_node(node), allowed) {
-		if (!cpu_online(cpu) || !available_idle_cpu(cpu))
+	for_each_cpu_and(cpu, cpumask_of_node(node), cpu_online_mask) {
+		/* Of those that the workers of an unbound queue run on. */
+		if (!housekeeping_test_cpu(cpu, HK_TYPE_WQ) ||
+		    !housekeeping_test_cpu(cpu, HK_TYPE_DOMAIN) ||
+		    cpuset_cpu_is_isolated(cpu) || !available_idle_cpu(cpu))
 			continue;
 		if (++nr == most)
 			break;
@@ -275,8 +280,11 @@ void migrate_copy_batch(struct list_head *srcs, struct list_head *dsts)
 		return;
 	job.src = list_first_entry(srcs, struct folio, lru);
 	job.dst = list_first_entry(dsts, struct folio, lru);
-	list_for_each_entry(src, srcs, lru)
+	list_for_each_entry(src, srcs, lru) {
 		job.nr_pages += folio_nr_pages(src);
+		/* vm.migrate_batch_pages=0 leaves the length to who calls. */
+		cond_resched();
+	}
 	node = copy_node(job.dst, job.src);
 	nr_helpers = copy_helpers(node, job.nr_pages);
 	if (!nr_helpers)
@@ -289,9 +297,18 @@ void migrate_copy_batch(struct list_head *srcs, struct list_head *dsts)
 			eligible += folio_nr_pages(src);
 		}
 		dst = list_next_entry(dst, lru);
+		cond_resched();
 	}
 	nr_helpers = min_t(unsigned long, nr_helpers,
 			   eligible / COPY_HELPER_PAGES);
+	if (!nr_helpers) {
+		list_for_each_entry(dst, dsts, lru) {
+			dst->private = (void *)((unsigned long)dst->private &
+						~MIGRATE_COPIED);
+			cond_resched();
+		}
+		return;
+	}
 	copy_run(&job, copy_wq, node, nr_helpers);
 }
 

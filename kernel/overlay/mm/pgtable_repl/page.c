@@ -138,6 +138,7 @@ static bool repl_reserve_resize(int nid, unsigned long target)
 		spin_unlock_irq(&r->lock);
 		if (page)
 			__free_page(page);
+		cond_resched();
 	} while (page);
 	while (READ_ONCE(r->nr) < target) {
 		if (fatal_signal_pending(current) ||

@@ -318,33 +318,110 @@ COPY_TEST(base_pages_without_a_limit)
 	there_and_back(_metadata, self->node, mem, BASE_LEN, PAGE, MPOL_MF_MOVE);
 }
 
-COPY_TEST(folios_of_64k)
+/* Whether anonymous memory gets folios of so many KiB; @was gets what was set. */
+static bool set_folios(int kb, const char *to, char was[16])
 {
-	char path[96], was[128] = "";
-	long split, partial;
-	char *mem;
+	char path[96], line[128] = "", *begin, *end;
 	FILE *f;
 
-	snprintf(path, sizeof(path), MTHP, 64);
+	snprintf(path, sizeof(path), MTHP, kb);
 	f = fopen(path, "r");
-	if (!f || !fgets(was, sizeof(was), f))
-		SKIP(return, "no folios of 64 KiB");
+	if (!f)
+		return false;
+	begin = fgets(line, sizeof(line), f) ? strchr(line, '[') : NULL;
+	end = begin ? strchr(begin, ']') : NULL;
 	fclose(f);
-	ASSERT_TRUE(write_file(path, "always"));
-	snprintf(path, sizeof(path), MTHP, 2048);
-	write_file(path, "never");
-	mem = map_aligned(LEN, RW, ANON, -1);
+	if (!end || end - begin > 15)
+		return false;
+	*end = '\0';
+	if (was)
+		strcpy(was, begin + 1);
+	return write_file(path, to);
+}
+
+/* Memory in folios of 64 KiB only, for a test to look at their counters. */
+#define SMALL_FOLIO	(64 * KB)
+
+static void small_folios(struct __test_metadata *_metadata,
+			 void (*fn)(struct __test_metadata *_metadata, int *node),
+			 int *node)
+{
+	char was[2][16];
+
+	if (!set_folios(64, "always", was[0]))
+		SKIP(return, "no folios of 64 KiB");
+	ASSERT_TRUE(set_folios(2048, "never", was[1]));
+	fn(_metadata, node);
+	EXPECT_TRUE(set_folios(64, was[0], NULL));
+	EXPECT_TRUE(set_folios(2048, was[1], NULL));
+}
+
+static void move_small(struct __test_metadata *_metadata, int *node)
+{
+	long split = read_long(MTHP_STATS "split");
+	long partial = read_long(MTHP_STATS "nr_anon_partially_mapped");
+	long faults = read_long(MTHP_STATS "anon_fault_alloc");
+	char *mem = map_aligned(LEN, RW, ANON, -1);
+
 	ASSERT_NE(MAP_FAILED, mem);
-	ASSERT_TRUE(set(4, 4096));
-	split = read_long(MTHP_STATS "split");
-	partial = read_long(MTHP_STATS "nr_anon_partially_mapped");
-	there_and_back(_metadata, self->node, mem, LEN, 64 * KB, MPOL_MF_MOVE);
+	there_and_back(_metadata, node, mem, LEN, SMALL_FOLIO, MPOL_MF_MOVE);
+	EXPECT_LE(LEN / SMALL_FOLIO, read_long(MTHP_STATS "anon_fault_alloc") - faults);
 	/* To be unmapped page by page for the move is no reason to be split. */
 	EXPECT_EQ(split, read_long(MTHP_STATS "split"));
 	EXPECT_EQ(partial, read_long(MTHP_STATS "nr_anon_partially_mapped"));
-	write_file(path, "inherit");
-	snprintf(path, sizeof(path), MTHP, 64);
-	write_file(path, "never");
+}
+
+COPY_TEST(folios_of_64k)
+{
+	ASSERT_TRUE(set(4, 4096));
+	small_folios(_metadata, move_small, self->node);
+}
+
+struct halves {
+	char *mem;
+	atomic_int ready;
+};
+
+static void *give_back_halves(void *arg)
+{
+	struct halves *h = arg;
+	size_t at;
+
+	atomic_store(&h->ready, 1);
+	for (at = 0; at < LEN; at += SMALL_FOLIO)
+		madvise(h->mem + at, SMALL_FOLIO / 2, MADV_DONTNEED);
+	return NULL;
+}
+
+static void move_halves(struct __test_metadata *_metadata, int *node)
+{
+	int round;
+
+	for (round = 0; round < 40; round++) {
+		long split = read_long(MTHP_STATS "split");
+		long partial = read_long(MTHP_STATS "nr_anon_partially_mapped");
+		struct halves h = { .mem = map_aligned(LEN, RW, ANON, -1) };
+		pthread_t thread;
+
+		ASSERT_NE(MAP_FAILED, h.mem);
+		memset(h.mem, 1, LEN);
+		ASSERT_EQ(0, pthread_create(&thread, NULL, give_back_halves, &h));
+		while (!atomic_load(&h.ready))
+			;
+		move(0, h.mem, LEN, SMALL_FOLIO, node[round & 1], MPOL_MF_MOVE);
+		pthread_join(thread, NULL);
+		split = read_long(MTHP_STATS "split") - split;
+		partial = read_long(MTHP_STATS "nr_anon_partially_mapped") - partial;
+		EXPECT_EQ(LEN / SMALL_FOLIO, split + partial);
+		munmap(h.mem, LEN);
+	}
+}
+
+/* Of what is given back in part while it moves, the rest is known to be a rest. */
+COPY_TEST(halves_of_folios)
+{
+	ASSERT_TRUE(set(4, 4096));
+	small_folios(_metadata, move_halves, self->node);
 }
 
 /* One at a time, each by several CPUs; and eight at a time. */
@@ -375,7 +452,7 @@ COPY_TEST(huge_pages_eight_at_a_time)
 COPY_TEST(hugetlb)
 {
 	char path[128];
-	long had[2];
+	long had[2] = { -1, -1 };
 	char *mem;
 	int i;
 
@@ -395,6 +472,8 @@ COPY_TEST(hugetlb)
 	}
 out:
 	for (i = 0; i < 2; i++) {
+		if (had[i] < 0)
+			continue;
 		snprintf(path, sizeof(path), POOL, self->node[i]);
 		write_long(path, had[i]);
 	}
@@ -414,8 +493,9 @@ COPY_TEST(shared_memory)
 }
 
 /*
- * Somebody's reference keeps a page where it is, and its neighbours move. What is
- * stored through the reference is not lost.
+ * Somebody's reference keeps a page where it is, and its neighbours move. Who has the
+ * reference sees what is stored afterwards. (That nothing is copied early that
+ * somebody else could still store to is a KUnit test.)
  */
 COPY_TEST(a_page_in_a_pipe_stays)
 {
@@ -446,6 +526,7 @@ COPY_TEST(a_page_in_a_pipe_stays)
 COPY_TEST(page_cache)
 {
 	char line[512], path[256] = "";
+	long moved = counter("pgmigrate_success");
 	size_t len = MB, i;
 	uint64_t sum[2];
 	FILE *f = fopen("/proc/self/maps", "r");
@@ -471,6 +552,7 @@ COPY_TEST(page_cache)
 			ASSERT_EQ(sum[0], sum[1]);
 		move(0, mem, len, PAGE, self->node[round & 1], MPOL_MF_MOVE_ALL);
 	}
+	EXPECT_LT(moved, counter("pgmigrate_success"));
 }
 
 /*
@@ -556,6 +638,7 @@ COPY_TEST(storm)
 	pthread_t threads[5];
 	unsigned long sum = 0;
 	time_t end = time(NULL) + 8;
+	long moved = counter("pgmigrate_success");
 	int status;
 	size_t i;
 	pid_t pid;
@@ -590,6 +673,7 @@ COPY_TEST(storm)
 	for (i = 0; i < STORM_LEN - 8; i += STORM_STEP)
 		sum += *(unsigned long *)(s.mem + i) + *(unsigned long *)(s.huge + i);
 	EXPECT_EQ(atomic_load(&s.added), sum);
+	EXPECT_LT(moved, counter("pgmigrate_success"));
 }
 
 /* What is not allowed is refused, and the setting stays. */
