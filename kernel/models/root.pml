@@ -12,7 +12,7 @@
  * Modelled: switch_mm_irqs_off(), enter_lazy_tlb(), flush_tlb_func(),
  * native_flush_tlb_multi(), inc_mm_tlb_gen(), pgtable_repl_reload_cr3(),
  * do_reload_cr3() (arch/x86/mm/tlb.c), repl_filter() (root.c),
- * arch_pgtable_repl_del(), arch_pgtable_repl_free_pages() (tree.c, table.c),
+ * arch_pgtable_repl_del(), pgtable_repl_free_pages() (tree.c, free.c),
  * pgtable_repl_shootdown() (shootdown.c) for one page.
  *
  * Shown: past the take-down, nothing walks into the tree's pages; past an

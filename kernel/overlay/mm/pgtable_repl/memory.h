@@ -32,11 +32,14 @@ struct repl_wait;
  * struct pgtable_repl_owner_ops - what owners are asked for
  *
  * The memory layer knows of trees only by these.  All but @get may sleep, are called
- * without locks, and wait for the owner's own for no longer than @wait allows (for
- * workers not at all; NULL: until the current task is killed).  -EAGAIN: it could
- * not be had, nothing was done, come back.
+ * without locks of owners, and wait for the owner's own for no longer than @wait
+ * allows (for workers not at all; NULL: until the current task is killed).  -EAGAIN:
+ * it could not be had, nothing was done, come back.  Who changes domains calls
+ * @withdraw and @build with them frozen, and @trim comes from one worker at a time:
+ * neither may do what waits for such a change, or for that worker.
  *
- * @module: whose functions these are, held while one is called; NULL: the kernel's
+ * @module: whose functions these are, held while a walk calls one; who calls one for
+ *	an owner of his own has a reference to it, which does; NULL: the kernel's
  * @get: get a reference, without sleeping; false: it is about to go
  * @put: put it; the last one may free the owner
  * @apply: what holds for it may have changed (vm.pgtable_repl_mode)

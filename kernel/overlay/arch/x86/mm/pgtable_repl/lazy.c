@@ -267,7 +267,7 @@ static noinline bool repl_fault(struct repl_fault *f)
 	bool served;
 	pgd_t *root;
 
-	/* Before the domain: pairs with smp_store_release() in repl_install(). */
+	/* Before the domain: pairs with smp_store_release() in repl_domains_renumber(). */
 	f->map = smp_load_acquire(&pgtable_repl_map);
 	/* Should this task move to another domain now, it will fault again. */
 	f->domain = domain_of(raw_smp_processor_id());
