@@ -24,9 +24,6 @@
 #include <linux/wait_bit.h>
 #include "domain.h"
 
-/* More would only cost memory, of every replicated process. */
-#define REPL_DOMAINS_MAX	64
-
 DEFINE_PER_CPU(unsigned int, pgtable_repl_cpu_domain);
 unsigned int pgtable_repl_no_domain __ro_after_init;
 /* Nodes have several domains, with numbers of their own. */
@@ -43,7 +40,7 @@ enum repl_kind { REPL_BY_NODE, REPL_BY_LLC, REPL_BY_LIST };
 static struct {
 	enum repl_kind kind;
 	unsigned int nr;
-	int node[REPL_DOMAINS_MAX];	/* of each domain, where nodes have several */
+	int node[PGTABLE_REPL_DOMAINS_MAX];	/* of each domain, where nodes have several */
 	struct cpumask *cpus;		/* of each, pgtable_repl_max_domains() */
 	char *text;			/* what was asked for; NULL: "node" */
 } repl_domains;
@@ -70,7 +67,7 @@ unsigned int pgtable_repl_max_domains(void)
 unsigned int pgtable_repl_nr_domains(void)
 {
 	return READ_ONCE(pgtable_repl_finer) ? READ_ONCE(repl_domains.nr) :
-					       nr_node_ids;
+			min(nr_node_ids, pgtable_repl_max_domains());
 }
 EXPORT_SYMBOL_GPL(pgtable_repl_nr_domains);
 
@@ -81,7 +78,7 @@ EXPORT_SYMBOL_GPL(pgtable_repl_nr_domains);
 int pgtable_repl_domain_node(unsigned int domain)
 {
 	/* The bound is for faults that began when domains were nodes. */
-	return READ_ONCE(pgtable_repl_finer) && domain < REPL_DOMAINS_MAX ?
+	return READ_ONCE(pgtable_repl_finer) && domain < PGTABLE_REPL_DOMAINS_MAX ?
 	       READ_ONCE(repl_domains.node[domain]) : domain;
 }
 EXPORT_SYMBOL_GPL(pgtable_repl_domain_node);
@@ -100,13 +97,17 @@ const struct cpumask *pgtable_repl_domain_cpus(unsigned int domain)
 
 /**
  * pgtable_repl_nodes() - nodes that a domain tree can be asked for
- * @nodes: gets them: with CPUs to walk it and memory
+ * @nodes: gets them: with CPUs to walk it, memory, and a number for a domain
  *
  * If all of that is movable, there are no copies until other memory comes.
  */
 void pgtable_repl_nodes(nodemask_t *nodes)
 {
+	int nid;
+
 	nodes_and(*nodes, node_states[N_CPU], node_states[N_MEMORY]);
+	for (nid = pgtable_repl_max_domains(); nid < nr_node_ids; nid++)
+		node_clear(nid, *nodes);
 }
 
 /**
@@ -136,35 +137,24 @@ unsigned int pgtable_repl_home_domain(int nid, int cpu)
  * @nodes: the nodes
  * @domains: gets the domains
  */
-void pgtable_repl_domains_of(const nodemask_t *nodes, nodemask_t *domains)
+void pgtable_repl_domains_of(const nodemask_t *nodes, domainmask_t *domains)
 {
 	unsigned int domain;
 
-	if (!pgtable_repl_finer) {
-		*domains = *nodes;
-		return;
-	}
-	nodes_clear(*domains);
-	for (domain = 0; domain < repl_domains.nr; domain++)
-		if (node_isset(repl_domains.node[domain], *nodes))
-			node_set(domain, *domains);
+	domainmask_zero(domains);
+	for (domain = 0; domain < pgtable_repl_nr_domains(); domain++)
+		if (node_isset(pgtable_repl_domain_node(domain), *nodes))
+			__domainmask_set(domain, domains);
 }
 
 /* Domains as they are going to be. */
 struct repl_domain_map {
 	enum repl_kind kind;
 	unsigned int nr, nr_sets;
-	int node[REPL_DOMAINS_MAX];
+	int node[PGTABLE_REPL_DOMAINS_MAX];
 	struct cpumask *cpus, *sets;
 	char *text;
 };
-
-/* How many domains there can be where they are not nodes. */
-static unsigned int repl_sets_max(void)
-{
-	return min_t(unsigned int, pgtable_repl_max_domains(),
-		     REPL_DOMAINS_MAX);
-}
 
 /* Add a domain, or have it counted if it is one too many. */
 static void repl_new_domain(struct repl_domain_map *new, int nid,
@@ -172,7 +162,7 @@ static void repl_new_domain(struct repl_domain_map *new, int nid,
 {
 	unsigned int domain = new->nr++;
 
-	if (domain < repl_sets_max()) {
+	if (domain < pgtable_repl_max_domains()) {
 		new->node[domain] = nid;
 		cpumask_copy(&new->cpus[domain], cpus);
 	}
@@ -217,14 +207,14 @@ static void repl_new_llcs(struct repl_domain_map *new, int nid, struct cpumask *
 		repl_new_rest(new, nid, done, cpus);
 		return;
 	}
-	if (first >= repl_sets_max())
+	if (first >= pgtable_repl_max_domains())
 		return;
 	for_each_possible_cpu(cpu)
 		if (cpu_to_node(cpu) == nid && !cpumask_test_cpu(cpu, done))
 			cpumask_set_cpu(cpu, &new->cpus[first]);
 }
 
-/* A domain for each node, with its number; CPUs of no node are in none. */
+/* A domain for each node, with its number if there is that; other CPUs are in none. */
 static void repl_new_nodes(struct repl_domain_map *new)
 {
 	unsigned int domain;
@@ -234,7 +224,7 @@ static void repl_new_nodes(struct repl_domain_map *new)
 		cpumask_clear(&new->cpus[domain]);
 	for_each_possible_cpu(cpu) {
 		nid = cpu_to_node(cpu);
-		if (nid >= 0 && nid < nr_node_ids)
+		if (nid >= 0 && nid < pgtable_repl_max_domains())
 			cpumask_set_cpu(cpu, &new->cpus[nid]);
 	}
 }
@@ -275,7 +265,7 @@ int repl_domain_map_build(struct repl_domain_map *new)
 	}
 	free_cpumask_var(a);
 	free_cpumask_var(b);
-	return new->nr > repl_sets_max() ? -E2BIG : 0;
+	return new->nr > pgtable_repl_max_domains() ? -E2BIG : 0;
 }
 
 /* Read one set: CPUs of one node that no set before has. */
@@ -285,7 +275,7 @@ static int repl_new_set(struct repl_domain_map *new, const char *text)
 	unsigned int i;
 	int cpu, err;
 
-	if (new->nr_sets == repl_sets_max())
+	if (new->nr_sets == pgtable_repl_max_domains())
 		return -E2BIG;
 	set = &new->sets[new->nr_sets];
 	err = cpulist_parse(text, set);
@@ -319,7 +309,7 @@ void repl_domain_map_free(struct repl_domain_map *new)
 
 static int repl_new_parse(struct repl_domain_map *new, char *text)
 {
-	unsigned int max = repl_sets_max();
+	unsigned int max = pgtable_repl_max_domains();
 	char *set;
 	int err;
 
@@ -462,14 +452,14 @@ void repl_domain_map_publish(struct repl_domain_map *new)
 	for_each_possible_cpu(cpu)
 		WRITE_ONCE(per_cpu(pgtable_repl_cpu_domain, cpu),
 			   PGTABLE_REPL_NO_DOMAIN);
-	nr = new->kind == REPL_BY_NODE ? nr_node_ids : new->nr;
+	nr = new->kind == REPL_BY_NODE ? pgtable_repl_max_domains() : new->nr;
 	for (domain = 0; domain < nr; domain++)
 		for_each_cpu(cpu, &new->cpus[domain])
 			WRITE_ONCE(per_cpu(pgtable_repl_cpu_domain, cpu), domain);
 
 	repl_domains.kind = new->kind;
 	WRITE_ONCE(repl_domains.nr, new->nr);
-	for (domain = 0; domain < REPL_DOMAINS_MAX; domain++)
+	for (domain = 0; domain < PGTABLE_REPL_DOMAINS_MAX; domain++)
 		WRITE_ONCE(repl_domains.node[domain], new->node[domain]);
 	swap(repl_domains.cpus, new->cpus);
 	spin_lock(&repl_domains_text_lock);
@@ -496,7 +486,7 @@ static int repl_cpu_online(unsigned int cpu)
 
 	if (pgtable_repl_finer)
 		return 0;
-	if (nid >= 0 && nid < nr_node_ids)
+	if (nid >= 0 && nid < pgtable_repl_max_domains())
 		new = nid;
 	if (new == old)
 		return 0;
@@ -513,10 +503,8 @@ static int __init repl_domains_init(void)
 {
 	int cpu;
 
-	pgtable_repl_no_domain = max(nr_node_ids,
-				     min3(num_possible_cpus(),
-					  (unsigned int)MAX_NUMNODES,
-					  (unsigned int)REPL_DOMAINS_MAX));
+	pgtable_repl_no_domain = min(max(nr_node_ids, num_possible_cpus()),
+				     (unsigned int)PGTABLE_REPL_DOMAINS_MAX);
 	repl_domains.cpus = kvcalloc(pgtable_repl_max_domains(),
 				     sizeof(*repl_domains.cpus),
 				     GFP_KERNEL | __GFP_NOFAIL);

@@ -9,6 +9,7 @@
 #include <linux/nodemask.h>
 #include <linux/percpu.h>
 #include <linux/pgtable_repl.h>
+#include <linux/pgtable_repl_types.h>
 
 DECLARE_PER_CPU(unsigned int, pgtable_repl_cpu_domain);
 extern bool pgtable_repl_finer;
@@ -33,7 +34,7 @@ unsigned int pgtable_repl_max_domains(void);
 void pgtable_repl_nodes(nodemask_t *nodes);
 unsigned int pgtable_repl_home_domain(int nid, int cpu);
 const struct cpumask *pgtable_repl_domain_cpus(unsigned int domain);
-void pgtable_repl_domains_of(const nodemask_t *nodes, nodemask_t *domains);
+void pgtable_repl_domains_of(const nodemask_t *nodes, domainmask_t *domains);
 
 /* What changes them: rebase.c */
 struct repl_domain_map;

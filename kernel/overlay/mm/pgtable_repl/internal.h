@@ -11,6 +11,7 @@
 #include <linux/mutex.h>
 #include <linux/percpu.h>
 #include <linux/pgtable_repl.h>
+#include <linux/pgtable_repl_types.h>
 #include <linux/prctl.h>
 #include "domain.h"
 #include "memory.h"
@@ -73,9 +74,9 @@ struct pgtable_repl {
 	atomic_long_t built;
 	unsigned long to_build;
 	atomic_long_t fallbacks;
-	nodemask_t filtered;
+	domainmask_t filtered;
 	unsigned int map;
-	nodemask_t linked;
+	domainmask_t linked;
 	atomic_long_t fills;
 	atomic_long_t ipis_requested;
 	atomic_long_t ipis_sent;
@@ -113,7 +114,7 @@ void pgtable_repl_insist_work(enum repl_insist which,
 			      unsigned long delay);
 
 /* withdraw.c */
-void pgtable_repl_all_domains(nodemask_t *domains);
+void pgtable_repl_all_domains(domainmask_t *domains);
 void pgtable_repl_del_trees(struct mm_struct *mm, const nodemask_t *nodes,
 			    struct list_head *pages);
 void pgtable_repl_settle(struct mm_struct *mm);
@@ -180,12 +181,12 @@ void arch_pgtable_repl_lock(struct mm_struct *mm);		/* tree.c */
 int arch_pgtable_repl_lock_killable(struct mm_struct *mm);
 bool arch_pgtable_repl_trylock(struct mm_struct *mm);
 void arch_pgtable_repl_unlock(struct mm_struct *mm);
-void arch_pgtable_repl_withdraw(struct mm_struct *mm, const nodemask_t *domains);
-void arch_pgtable_repl_del(struct mm_struct *mm, const nodemask_t *domains,
+void arch_pgtable_repl_withdraw(struct mm_struct *mm, const domainmask_t *domains);
+void arch_pgtable_repl_del(struct mm_struct *mm, const domainmask_t *domains,
 			   struct list_head *pages);
 void arch_pgtable_repl_add(struct mm_struct *mm,		/* build.c */
-			   const nodemask_t *domains);
-void arch_pgtable_repl_new(struct mm_struct *mm, const nodemask_t *domains);
+			   const domainmask_t *domains);
+void arch_pgtable_repl_new(struct mm_struct *mm, const domainmask_t *domains);
 void arch_pgtable_repl_exit(struct mm_struct *mm);		/* root.c */
 bool arch_pgtable_repl_read(void *to, struct mm_struct *mm,	/* lazy.c */
 			    unsigned long addr, unsigned long n);

@@ -7,9 +7,9 @@
 /* While domains change, whoever changes them makes the trees afterwards. */
 static void repl_make_trees(struct mm_struct *mm, const nodemask_t *nodes,
 			    void (*make)(struct mm_struct *mm,
-					 const nodemask_t *domains))
+					 const domainmask_t *domains))
 {
-	nodemask_t domains;
+	domainmask_t domains;
 
 	if (!repl_domains_tryget()) {
 		/* If they do not change after all, it is repaired. */

@@ -27,7 +27,7 @@ void pgtable_repl_mm_withdraw(struct pgtable_repl_owner *owner,
 			      struct repl_wait *wait)
 {
 	struct mm_struct *mm = owner->mm;
-	nodemask_t domains;
+	domainmask_t domains;
 	LIST_HEAD(pages);
 
 	if (pgtable_repl_lock(mm, wait)) {

@@ -7,17 +7,13 @@
 #include "internal.h"
 
 /* Every domain that there can be trees of, whatever domains are now. */
-void pgtable_repl_all_domains(nodemask_t *domains)
+void pgtable_repl_all_domains(domainmask_t *domains)
 {
-	unsigned int domain;
-
-	nodes_clear(*domains);
-	for (domain = 0; domain < pgtable_repl_max_domains(); domain++)
-		node_set(domain, *domains);
+	domainmask_fill(domains, pgtable_repl_max_domains());
 }
 
 /* Take down trees; if none is left, nobody pays for copies any more. */
-static void repl_del_domains(struct mm_struct *mm, const nodemask_t *domains,
+static void repl_del_domains(struct mm_struct *mm, const domainmask_t *domains,
 			     struct list_head *pages)
 {
 	arch_pgtable_repl_del(mm, domains, pages);
@@ -36,7 +32,7 @@ static void repl_del_domains(struct mm_struct *mm, const nodemask_t *domains,
 void pgtable_repl_settle(struct mm_struct *mm)
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
-	nodemask_t domains;
+	domainmask_t domains;
 	LIST_HEAD(pages);
 
 	if (likely(!READ_ONCE(repl->stale)))
@@ -60,7 +56,7 @@ void pgtable_repl_withdraw(struct mm_struct *mm)
 	struct pgtable_repl *repl = mm->pgtable_repl;
 	struct pgtable_repl_policy policy;
 	unsigned int domain;
-	nodemask_t domains;
+	domainmask_t domains;
 
 	mutex_lock(&repl->root_mutex);
 	for (domain = 0; domain < pgtable_repl_max_domains(); domain++)
@@ -88,7 +84,7 @@ void pgtable_repl_withdraw(struct mm_struct *mm)
 void pgtable_repl_del_trees(struct mm_struct *mm, const nodemask_t *nodes,
 			    struct list_head *pages)
 {
-	nodemask_t domains;
+	domainmask_t domains;
 
 	pgtable_repl_domains_of(nodes, &domains);
 	repl_del_domains(mm, &domains, pages);

@@ -27,7 +27,7 @@
 
 struct repl_build {
 	struct mm_struct *mm;
-	const nodemask_t *domains;
+	const domainmask_t *domains;
 	struct mem_cgroup *memcg;	/* is charged with what threads allocate */
 	struct ptdesc **tables;		/* PMD tables to be handed out */
 	unsigned long room, nr;
@@ -39,7 +39,7 @@ struct repl_build {
 struct repl_builder {
 	struct repl_build *build;
 	struct work_struct work;
-	nodemask_t failed;		/* domains that there was no page for */
+	domainmask_t failed;		/* domains that there was no page for */
 	/* By domain, a page for the copy that is made next. */
 	struct page *stash[];
 };
@@ -72,8 +72,8 @@ static void repl_stash_fill(struct repl_builder *builder, struct ptdesc *table,
 	struct repl_build *build = builder->build;
 	unsigned int domain;
 
-	nodes_clear(builder->failed);
-	for_each_node_mask(domain, *build->domains) {
+	domainmask_zero(&builder->failed);
+	for_each_domain_in(domain, build->domains) {
 		if (builder->stash[domain] || !repl_find(table, domain) ||
 		    !repl_lacks_copy(entry, level, domain))
 			continue;
@@ -82,7 +82,7 @@ static void repl_stash_fill(struct repl_builder *builder, struct ptdesc *table,
 						GFP_KERNEL | __GFP_NORETRY |
 						__GFP_NOWARN);
 		if (!builder->stash[domain])
-			node_set(domain, builder->failed);
+			__domainmask_set(domain, &builder->failed);
 	}
 }
 
@@ -90,7 +90,7 @@ static void repl_stash_empty(struct repl_builder *builder)
 {
 	unsigned int domain;
 
-	for_each_node_mask(domain, *builder->build->domains) {
+	for_each_domain_in(domain, builder->build->domains) {
 		if (builder->stash[domain])
 			pgtable_repl_free_page(mm_repl_owner(builder->build->mm),
 					       builder->stash[domain]);
@@ -106,7 +106,7 @@ static void repl_add_copy(struct repl_builder *builder, struct ptdesc *table,
 	struct page *page = NULL;
 
 	swap(page, builder->stash[domain]);
-	if (!page && node_isset(domain, builder->failed))
+	if (!page && domainmask_test(domain, &builder->failed))
 		repl_lack_table(level, mm, domain, false);
 	else
 		repl_copy_table(table, level, mm, domain, page, false);
@@ -140,7 +140,7 @@ static struct ptdesc *repl_add_child(struct repl_builder *builder,
 	for_each_copy(copy, table) {
 		unsigned int domain = copy->pt_repl_domain;
 
-		if (!node_isset(domain, *builder->build->domains))
+		if (!domainmask_test(domain, builder->build->domains))
 			continue;
 		if (!repl_find(child, domain) &&
 		    repl_wants_copy(child, level - 1, domain))
@@ -299,7 +299,7 @@ static unsigned int repl_threads_max(struct mm_struct *mm)
 	return max;
 }
 
-static void repl_build(struct mm_struct *mm, const nodemask_t *domains)
+static void repl_build(struct mm_struct *mm, const domainmask_t *domains)
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
 	struct ptdesc *root = virt_to_ptdesc(mm->pgd);
@@ -313,7 +313,7 @@ static void repl_build(struct mm_struct *mm, const nodemask_t *domains)
 	mmap_assert_write_locked(mm);
 	if (!self) {
 		/* No table is lost, only the domains' roots go without. */
-		for_each_node_mask(domain, *domains)
+		for_each_domain_in(domain, domains)
 			pgtable_repl_lacks(&repl->owner,
 					   pgtable_repl_domain_node(domain));
 		return;
@@ -339,7 +339,7 @@ static void repl_build(struct mm_struct *mm, const nodemask_t *domains)
 	/* Should another process live on in it: repaired, as after want of memory. */
 	if (build.stopped) {
 		nodes_clear(nodes);
-		for_each_node_mask(domain, *domains)
+		for_each_domain_in(domain, domains)
 			node_set(pgtable_repl_domain_node(domain), nodes);
 		pgtable_repl_rebuild(&repl->owner, &nodes);
 	}
@@ -356,13 +356,13 @@ static void repl_build(struct mm_struct *mm, const nodemask_t *domains)
  *
  * A domain whose root finds no local memory goes on with the canonical tree.
  */
-void arch_pgtable_repl_add(struct mm_struct *mm, const nodemask_t *domains)
+void arch_pgtable_repl_add(struct mm_struct *mm, const domainmask_t *domains)
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
 	unsigned int domain;
 
 	/* Not published yet, but known to writers from here on. */
-	for_each_node_mask(domain, *domains)
+	for_each_domain_in(domain, domains)
 		if (!repl_find(virt_to_ptdesc(mm->pgd), domain))
 			repl_new_root(mm, domain);
 

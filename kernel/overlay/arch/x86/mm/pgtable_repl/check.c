@@ -98,7 +98,7 @@ static void repl_check_copy(struct repl_check *c, struct ptdesc *table,
 			 !repl_find(repl_child(canon[i]), domain) &&
 			 repl_wants_copy(repl_child(canon[i]), level - 1,
 					 domain) &&
-			 !node_isset(domain, c->mm->pgtable_repl->linked))
+			 !domainmask_test(domain, &c->mm->pgtable_repl->linked))
 			repl_diff(c, "link to another node's table",
 				  repl_entry_addr(addr, level, i), level,
 				  domain, READ_ONCE(canon[i]), have);

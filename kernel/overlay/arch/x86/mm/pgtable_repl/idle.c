@@ -86,17 +86,17 @@ static void repl_idle_clear(struct mm_struct *mm, struct ptdesc *table,
 
 /* The domains whose copy of @child no entry of theirs points to; both locked. */
 static void repl_idle_unlinked(struct ptdesc *table, pteval_t *entry,
-			       struct ptdesc *child, nodemask_t *domains)
+			       struct ptdesc *child, domainmask_t *domains)
 {
 	struct ptdesc *copy, *parent;
 
-	nodes_clear(*domains);
+	domainmask_zero(domains);
 	for_each_copy(copy, child) {
 		if (!copy->pt_repl_lazy)
 			continue;
 		parent = repl_find(table, copy->pt_repl_domain);
 		if (!parent || repl_none(READ_ONCE(*repl_slot(parent, entry))))
-			node_set(copy->pt_repl_domain, *domains);
+			__domainmask_set(copy->pt_repl_domain, domains);
 	}
 }
 
@@ -108,7 +108,7 @@ static void repl_idle_drop(struct mm_struct *mm, struct ptdesc *table,
 	unsigned int i, nr = PTRS_PER_PTE;
 	pteval_t *entry = ptdesc_address(table);
 	struct ptdesc *child;
-	nodemask_t domains;
+	domainmask_t domains;
 	pteval_t val;
 
 	if (level == repl_root_level())
@@ -122,9 +122,9 @@ static void repl_idle_drop(struct mm_struct *mm, struct ptdesc *table,
 		if (child && child->pt_repl) {
 			child_ptl = repl_lock_child(mm, child, level - 1, ptl);
 			repl_idle_unlinked(table, entry + i, child, &domains);
-			if (!nodes_empty(domains)) {
+			if (!domainmask_empty(&domains)) {
 				count_vm_events(PGTABLE_REPL_IDLE,
-						nodes_weight(domains));
+						domainmask_weight(&domains));
 				repl_del_copies(child, 0, &domains, pages);
 			}
 			if (child_ptl)

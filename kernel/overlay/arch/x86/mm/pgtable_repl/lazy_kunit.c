@@ -236,7 +236,7 @@ static void repl_test_rewrite(struct kunit *test, bool section)
 	spin_lock(t->ptl);
 	ptep_get_and_clear(t->mm, addr, ptep);
 	spin_unlock(t->ptl);
-	KUNIT_EXPECT_TRUE(test, node_isset(domain, tlb.repl_domains));
+	KUNIT_EXPECT_TRUE(test, domainmask_test(domain, &tlb.repl_domains));
 	tlb_flush_pte_range(&tlb, addr, PAGE_SIZE);
 	tlb_finish_mmu(&tlb);
 	repl_test_empty(t);
@@ -286,11 +286,12 @@ static void repl_test_lazy_asked_again(struct kunit *test)
 	KUNIT_EXPECT_PTR_EQ(test, pgtable_repl_domain_root(t->mm, last), lacks);
 	/* As if it had found no memory for a copy. */
 	node_set(last, t->mm->pgtable_repl->owner.lacking);
-	node_set(last, t->mm->pgtable_repl->linked);
+	domainmask_set(last, &t->mm->pgtable_repl->linked);
 	KUNIT_EXPECT_EQ(test, pgtable_repl_set(t->mm, &policy), 0);
 	KUNIT_EXPECT_PTR_NE(test, pgtable_repl_domain_root(t->mm, last), lacks);
 	KUNIT_EXPECT_NOT_NULL(test, pgtable_repl_domain_root(t->mm, last));
-	KUNIT_EXPECT_FALSE(test, node_isset(last, t->mm->pgtable_repl->linked));
+	KUNIT_EXPECT_FALSE(test,
+			   domainmask_test(last, &t->mm->pgtable_repl->linked));
 	if (first != last)
 		KUNIT_EXPECT_PTR_EQ(test, other,
 				    pgtable_repl_domain_root(t->mm, first));
@@ -324,7 +325,8 @@ static void repl_test_lazy_asks_again(struct kunit *test)
 	kthread_unuse_mm(t->mm);
 	KUNIT_EXPECT_NULL(test, table->pt_repl);
 	KUNIT_EXPECT_TRUE(test, nodes_empty(t->mm->pgtable_repl->owner.lacking));
-	KUNIT_EXPECT_FALSE(test, node_isset(domain, t->mm->pgtable_repl->linked));
+	KUNIT_EXPECT_FALSE(test,
+			   domainmask_test(domain, &t->mm->pgtable_repl->linked));
 	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
 
 	KUNIT_EXPECT_TRUE(test, repl_test_fault(t, TEST_USED));

@@ -132,7 +132,7 @@ pgd_t *repl_new_root(struct mm_struct *mm, unsigned int domain)
  * Let shootdowns leave out domains with lazy trees.  Every CPU of theirs has
  * loaded its domain's root by now, and has nothing left in its TLB from before.
  */
-static void repl_filter(struct pgtable_repl *repl, const nodemask_t *domains)
+static void repl_filter(struct pgtable_repl *repl, const domainmask_t *domains)
 {
 	unsigned int domain;
 
@@ -142,9 +142,9 @@ static void repl_filter(struct pgtable_repl *repl, const nodemask_t *domains)
 		repl->publications = 1;
 	WRITE_ONCE(repl->unrecorded, repl->publications);
 	smp_wmb();	/* who records for @filtered finds it set */
-	for_each_node_mask(domain, *domains)
+	for_each_domain_in(domain, domains)
 		if (repl->roots[domain])
-			node_set(domain, repl->filtered);
+			domainmask_set(domain, &repl->filtered);
 	/* A gather is pending by now, or sees @filtered: pgtable_repl_gather_begin() */
 	smp_mb();
 	if (!mm_tlb_flush_pending(repl->owner.mm))
@@ -161,7 +161,7 @@ static void repl_filter(struct pgtable_repl *repl, const nodemask_t *domains)
  * lock, withdraws what is published by then.  Who makes up for lacking copies
  * comes back if it is switched on again.
  */
-void repl_publish(struct mm_struct *mm, const nodemask_t *domains, bool reload)
+void repl_publish(struct mm_struct *mm, const domainmask_t *domains, bool reload)
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
 	unsigned int domain;
@@ -169,7 +169,7 @@ void repl_publish(struct mm_struct *mm, const nodemask_t *domains, bool reload)
 
 	mutex_lock(&repl->root_mutex);
 	off = READ_ONCE(sysctl_pgtable_repl_mode) == PGTABLE_REPL_SYS_OFF;
-	for_each_node_mask(domain, *domains) {
+	for_each_domain_in(domain, domains) {
 		struct ptdesc *root = repl_find(virt_to_ptdesc(mm->pgd), domain);
 
 		if (off)
@@ -197,12 +197,12 @@ void repl_publish(struct mm_struct *mm, const nodemask_t *domains, bool reload)
  * without the lock, one could take a root down, and free it, between its making
  * and its publication, or make a second one.
  */
-void arch_pgtable_repl_new(struct mm_struct *mm, const nodemask_t *domains)
+void arch_pgtable_repl_new(struct mm_struct *mm, const domainmask_t *domains)
 {
 	unsigned int domain;
 
 	mmap_assert_write_locked(mm);
-	for_each_node_mask(domain, *domains)
+	for_each_domain_in(domain, domains)
 		if (!repl_find(virt_to_ptdesc(mm->pgd), domain))
 			repl_new_root(mm, domain);
 	repl_publish(mm, domains, false);

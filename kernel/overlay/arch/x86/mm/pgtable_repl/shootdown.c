@@ -161,8 +161,8 @@ void __pgtable_repl_gather_end(struct mmu_gather *tlb)
 
 /* A search for the domains that share what maps a range. */
 struct repl_sharers {
-	nodemask_t found;
-	nodemask_t filtered;	/* those that it is worth looking for */
+	domainmask_t found;
+	domainmask_t filtered;	/* those that it is worth looking for */
 	unsigned int left;	/* entries that may still be looked at */
 	bool recorded;		/* copies that held what was changed */
 	bool huge;		/* PTE tables may have taken the place of huge pages */
@@ -193,7 +193,7 @@ static void repl_share(struct repl_sharers *s, struct ptdesc *table)
 	struct ptdesc *copy;
 
 	for_each_copy(copy, table) {
-		node_set(copy->pt_repl_domain, s->found);
+		__domainmask_set(copy->pt_repl_domain, &s->found);
 		/* On another node: as dear as an entry. */
 		if (s->left)
 			s->left--;
@@ -239,7 +239,7 @@ static void repl_share_range(struct repl_sharers *s, struct ptdesc *table,
 			repl_share_range(s, repl_child(val), level - 1, start,
 					 min(start | mask, last));
 		}
-		if (nodes_subset(s->filtered, s->found))
+		if (domainmask_subset(&s->filtered, &s->found))
 			return;
 	}
 }
@@ -293,13 +293,13 @@ static const struct cpumask *repl_sharer_mask(struct mm_struct *mm,
 	const struct cpumask *readers = mm_pgtable_repl(mm)->readers;
 	struct cpumask *cpus = this_cpu_ptr(&repl_sharer_cpus);
 	unsigned int domain, cpu;
-	nodemask_t out;
+	domainmask_t out;
 
-	nodes_andnot(out, s->filtered, s->found);
-	if (nodes_empty(out))
+	domainmask_andnot(&out, &s->filtered, &s->found);
+	if (domainmask_empty(&out))
 		return mm_cpumask(mm);
 	cpumask_copy(cpus, mm_cpumask(mm));
-	for_each_node_mask(domain, out)
+	for_each_domain_in(domain, &out)
 		cpumask_andnot(cpus, cpus, pgtable_repl_domain_cpus(domain));
 	for_each_cpu_and(cpu, readers, mm_cpumask(mm))
 		cpumask_set_cpu(cpu, cpus);
@@ -312,7 +312,7 @@ static const struct cpumask *repl_sharer_mask(struct mm_struct *mm,
  */
 bool __pgtable_repl_filters(struct mm_struct *mm)
 {
-	return !nodes_empty(mm_pgtable_repl(mm)->filtered);
+	return !domainmask_empty(&mm_pgtable_repl(mm)->filtered);
 }
 
 /**
@@ -402,7 +402,7 @@ const struct cpumask *pgtable_repl_shootdown(struct mm_struct *mm,
 		    tlb->repl_map != READ_ONCE(pgtable_repl_map)))
 		return cpus;
 	if (s.recorded) {
-		nodes_or(s.found, s.found, tlb->repl_domains);
+		domainmask_or(&s.found, &s.found, &tlb->repl_domains);
 		s.retracted = tlb->repl_files;
 		s.huge = tlb->repl_huge || tlb->cleared_pmds ||
 			 atomic_read(&repl->huge_held) ||

@@ -15,9 +15,9 @@ static void repl_test_lazy_gather_knows_who_had_it(struct kunit *test)
 	tlb_gather_mmu(&tlb, t->mm);
 	spin_lock(t->ptl);
 	ptep_get_and_clear(t->mm, TEST_ADDR, t->ptep + TEST_USED + 1);
-	KUNIT_EXPECT_FALSE(test, node_isset(domain, tlb.repl_domains));
+	KUNIT_EXPECT_FALSE(test, domainmask_test(domain, &tlb.repl_domains));
 	ptep_get_and_clear(t->mm, TEST_ADDR, t->ptep + TEST_USED);
-	KUNIT_EXPECT_TRUE(test, node_isset(domain, tlb.repl_domains));
+	KUNIT_EXPECT_TRUE(test, domainmask_test(domain, &tlb.repl_domains));
 	/* Nothing else tells of that domain any more. */
 	KUNIT_EXPECT_TRUE(test, tlb.repl_owed);
 	tlb_flush_pte_range(&tlb, TEST_ADDR + TEST_USED * PAGE_SIZE, PAGE_SIZE);
@@ -69,7 +69,7 @@ static void repl_test_lazy_page_is_settled_by_its_flush(struct kunit *test)
 	ptep_get_and_clear(t->mm, addr, t->ptep + TEST_USED);
 	spin_unlock(t->ptl);
 	KUNIT_EXPECT_TRUE(test, tlb.repl_owed);
-	t->mm->pgtable_repl->filtered = NODE_MASK_NONE;
+	domainmask_zero(&t->mm->pgtable_repl->filtered);
 	pgtable_repl_add_sharers(to, t->mm, addr);
 	tlb_flush_mmu(&tlb);
 	KUNIT_EXPECT_FALSE(test, tlb.repl_owed);
@@ -291,18 +291,18 @@ static void repl_test_lazy_gather_minds_the_unrecorded(struct kunit *test)
 static void repl_test_lazy_gather_began_before(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
-	nodemask_t filtered;
+	domainmask_t filtered;
 	unsigned int domain;
 	struct mmu_gather tlb;
 
 	repl_test_lazy(test, 0);
 	domain = domain_of(raw_smp_processor_id());
 	filtered = t->mm->pgtable_repl->filtered;
-	KUNIT_ASSERT_TRUE(test, node_isset(domain, filtered));
+	KUNIT_ASSERT_TRUE(test, domainmask_test(domain, &filtered));
 	tlb_gather_mmu(&tlb, t->mm);
 	KUNIT_EXPECT_FALSE(test, repl_test_reaches(t, &tlb, domain));
 	tlb_finish_mmu(&tlb);
-	t->mm->pgtable_repl->filtered = NODE_MASK_NONE;
+	domainmask_zero(&t->mm->pgtable_repl->filtered);
 	tlb_gather_mmu(&tlb, t->mm);
 	t->mm->pgtable_repl->filtered = filtered;
 	KUNIT_EXPECT_TRUE(test, repl_test_reaches(t, &tlb, domain));

@@ -112,7 +112,7 @@ void repl_lack_table(enum pg_level level, struct mm_struct *mm,
 	count_vm_event(PGTABLE_REPL_FALLBACK);
 	trace_pgtable_repl_fallback(mm, domain, level);
 	if (lazy) {
-		node_set(domain, mm->pgtable_repl->linked);
+		domainmask_set(domain, &mm->pgtable_repl->linked);
 		/* Before a CPU walks the link; see shootdown.c. */
 		smp_mb();
 	}
@@ -202,7 +202,8 @@ void __pgtable_repl_free_tlb(struct mmu_gather *tlb, struct ptdesc *table)
 		struct ptdesc *copy = table->pt_repl;
 
 		if (tlb->repl_recording)
-			node_set(copy->pt_repl_domain, tlb->repl_domains);
+			__domainmask_set(copy->pt_repl_domain,
+					 &tlb->repl_domains);
 		repl_unlink(table, &table->pt_repl);
 		pgtable_free_table(tlb, ptdesc_page(copy));
 		if (!tlb->end) {

@@ -137,7 +137,7 @@ static __always_inline void repl_note(const struct ptdesc *copy,
 		}
 		const void *first = (void *)slot - copy->pt_repl_delta;
 
-		__set_bit(copy->pt_repl_domain, tlb->repl_domains.bits);
+		__domainmask_set(copy->pt_repl_domain, &tlb->repl_domains);
 		if (gone)
 			repl_owe(tlb, first, first + (nr - 1) * sizeof(*slot));
 	}
@@ -300,20 +300,21 @@ static inline spinlock_t *repl_lock_child(struct mm_struct *mm, struct ptdesc *c
  */
 static inline unsigned int repl_table_domain(const struct ptdesc *table)
 {
-	int nid = page_to_nid(ptdesc_page(table));
+	unsigned int nid = page_to_nid(ptdesc_page(table));
 
 	if (likely(!READ_ONCE(pgtable_repl_finer)))
-		return nid;
+		return min(nid, PGTABLE_REPL_NO_DOMAIN);
 	return pgtable_repl_home_domain(nid, table->pt_repl_cpu - 1);
 }
 
 /* Add the domain that may be linked to a canonical PTE table itself. */
-static inline void repl_add_home(const struct ptdesc *table, nodemask_t *domains)
+static inline void repl_add_home(const struct ptdesc *table,
+				 domainmask_t *domains)
 {
 	unsigned int domain = repl_table_domain(table);
 
 	if (domain != PGTABLE_REPL_NO_DOMAIN)
-		node_set(domain, *domains);
+		__domainmask_set(domain, domains);
 }
 
 /*
@@ -363,8 +364,8 @@ void repl_attach(struct ptdesc *table, struct ptdesc *copy,
 		 struct mm_struct *mm, unsigned int domain, bool lazy);
 void repl_unlink(struct ptdesc *table, struct ptdesc **link);
 pgd_t *repl_new_root(struct mm_struct *mm, unsigned int domain);
-void repl_publish(struct mm_struct *mm, const nodemask_t *domains, bool reload);
+void repl_publish(struct mm_struct *mm, const domainmask_t *domains, bool reload);
 void repl_del_copies(struct ptdesc *table, unsigned int order,
-		     const nodemask_t *domains, struct list_head *pages);
+		     const domainmask_t *domains, struct list_head *pages);
 
 #endif /* _X86_MM_PGTABLE_REPL_TABLE_H */

@@ -40,14 +40,14 @@ static void repl_fold(pteval_t *canon, pteval_t *slot)
  * @pages: gets the pages; or NULL for the second half of a root
  */
 void repl_del_copies(struct ptdesc *table, unsigned int order,
-		     const nodemask_t *domains, struct list_head *pages)
+		     const domainmask_t *domains, struct list_head *pages)
 {
 	struct ptdesc **link = &table->pt_repl;
 
 	while (*link) {
 		struct ptdesc *copy = *link;
 
-		if (!node_isset(copy->pt_repl_domain, *domains)) {
+		if (!domainmask_test(copy->pt_repl_domain, domains)) {
 			link = &copy->pt_repl_next;
 			continue;
 		}
@@ -64,7 +64,7 @@ void repl_del_copies(struct ptdesc *table, unsigned int order,
 
 /* PTE tables come and go under the lock of the PMD table above them. */
 static void repl_del_pte_table(struct mm_struct *mm, struct ptdesc *table,
-			       pteval_t *entry, const nodemask_t *domains,
+			       pteval_t *entry, const domainmask_t *domains,
 			       struct list_head *pages)
 {
 	spinlock_t *ptl = repl_lockptr(mm, table, PG_LEVEL_2M), *child_ptl;
@@ -84,7 +84,7 @@ static void repl_del_pte_table(struct mm_struct *mm, struct ptdesc *table,
 }
 
 static void repl_del_below(struct mm_struct *mm, struct ptdesc *table,
-			   enum pg_level level, const nodemask_t *domains,
+			   enum pg_level level, const domainmask_t *domains,
 			   struct list_head *pages)
 {
 	pteval_t *entry = ptdesc_address(table);
@@ -128,17 +128,17 @@ static void repl_del_below(struct mm_struct *mm, struct ptdesc *table,
  * arch_pgtable_repl_lock(), or because domains are changing, or because the
  * system's mode is off.
  */
-void arch_pgtable_repl_withdraw(struct mm_struct *mm, const nodemask_t *domains)
+void arch_pgtable_repl_withdraw(struct mm_struct *mm, const domainmask_t *domains)
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
 	unsigned int domain;
 
 	mutex_lock(&repl->root_mutex);
 	/* From here on they are sent every shootdown; see shootdown.c. */
-	nodes_andnot(repl->filtered, repl->filtered, *domains);
+	domainmask_andnot(&repl->filtered, &repl->filtered, domains);
 	/* Before a CPU walks the canonical tree; pairs with inc_mm_tlb_gen(). */
 	smp_mb();
-	for_each_node_mask(domain, *domains) {
+	for_each_domain_in(domain, domains) {
 		WRITE_ONCE(repl->retired[domain], repl->roots[domain]);
 		/* __pgtable_repl_loaded_pgd() finds it in one or the other. */
 		smp_wmb();
@@ -146,7 +146,7 @@ void arch_pgtable_repl_withdraw(struct mm_struct *mm, const nodemask_t *domains)
 	}
 	pgtable_repl_reload_cr3(mm);
 	/* No CPU walks these trees any more, nor has their parts cached. */
-	for_each_node_mask(domain, *domains)
+	for_each_domain_in(domain, domains)
 		WRITE_ONCE(repl->retired[domain], NULL);
 	mutex_unlock(&repl->root_mutex);
 }
@@ -157,7 +157,7 @@ void arch_pgtable_repl_withdraw(struct mm_struct *mm, const nodemask_t *domains)
  * @domains: domains that go back to the canonical tree
  * @pages: gets the pages, for pgtable_repl_free_pages()
  */
-void arch_pgtable_repl_del(struct mm_struct *mm, const nodemask_t *domains,
+void arch_pgtable_repl_del(struct mm_struct *mm, const domainmask_t *domains,
 			   struct list_head *pages)
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
@@ -167,8 +167,8 @@ void arch_pgtable_repl_del(struct mm_struct *mm, const nodemask_t *domains,
 	repl_del_below(mm, virt_to_ptdesc(mm->pgd), repl_root_level(), domains,
 		       pages);
 	/* Bit by bit: faults of other domains may be setting theirs. */
-	for_each_node_mask(domain, *domains)
-		node_clear(domain, repl->linked);
+	for_each_domain_in(domain, domains)
+		domainmask_clear(domain, &repl->linked);
 }
 
 /**

@@ -186,7 +186,8 @@ static void repl_test_has_one_root_a_domain(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
 	struct ptdesc *copy;
-	nodemask_t nodes, seen = NODE_MASK_NONE;
+	domainmask_t seen = { };
+	nodemask_t nodes;
 
 	pgtable_repl_nodes(&nodes);
 	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
@@ -194,8 +195,8 @@ static void repl_test_has_one_root_a_domain(struct kunit *test)
 	pgtable_repl_new_trees(t->mm, &nodes);
 	arch_pgtable_repl_unlock(t->mm);
 	for_each_copy(copy, virt_to_ptdesc(t->mm->pgd)) {
-		KUNIT_EXPECT_FALSE(test, node_isset(copy->pt_repl_domain, seen));
-		node_set(copy->pt_repl_domain, seen);
+		KUNIT_EXPECT_FALSE(test, domainmask_test(copy->pt_repl_domain, &seen));
+		__domainmask_set(copy->pt_repl_domain, &seen);
 		KUNIT_EXPECT_PTR_EQ(test, (pgd_t *)ptdesc_address(copy),
 			pgtable_repl_domain_root(t->mm, copy->pt_repl_domain));
 	}
