@@ -100,4 +100,7 @@ static __always_inline unsigned int domainmask_weight(const domainmask_t *mask)
 	return bitmap_weight(mask->bits, PGTABLE_REPL_DOMAINS_MAX);
 }
 
+/* Counts what domain numbers have meant: masks go by the meaning of their time. */
+unsigned int pgtable_repl_generation(void);
+
 #endif /* _LINUX_PGTABLE_REPL_TYPES_H */

@@ -8,55 +8,50 @@
  * each has trees of its own on that node, and of the node's PTE tables those are
  * its own that were allocated on its CPUs.
  *
- * Which CPUs a domain has and which domain a CPU belongs to is one table, in both
- * directions.  What topology says about nodes must not be asked instead, since
- * cpumask_of_node() and cpu_to_node() need not agree: with numa=fake, a CPU is in
- * the masks of all nodes that its own was split into.
+ * Which CPUs a domain has, which domain a CPU belongs to, and which node that is on
+ * is one map, whatever domains are.  What topology says about nodes must not be
+ * asked instead, since cpumask_of_node() and cpu_to_node() need not agree: with
+ * numa=fake, a CPU is in the masks of all nodes that its own was split into.
  *
- * Nothing here knows of processes: who changes the table has taken down their
- * trees before, see rebase.c.
+ * Maps are published by RCU.  Domains mean something else by the next one, so it
+ * comes in an order that each reader can rely on:
+ *
+ *  1. nobody makes trees any more (repl_domains_freeze());
+ *  2. the map's @gen is raised: no page fault is answered and no shootdown leaves
+ *     anybody out by numbers that were recorded with the one before;
+ *  3. all trees are withdrawn, but for those of who is exiting, and a grace period
+ *     passes: whoever reads the map from here on finds the raised @gen;
+ *  4. this_domain() of each CPU changes.  Who reads it meanwhile, or has just before,
+ *     finds no tree by that number; a tree of who is exiting is coherent, whoever
+ *     walks it, and its shootdowns leave out nobody;
+ *  5. the new map is published, with the next @gen.
+ *
+ * Nothing here knows of processes: 1 to 3 are the business of rebase.c.
  */
 #include <linux/cpu.h>
 #include <linux/cpuhotplug.h>
 #include <linux/cpumask.h>
+#include <linux/rcupdate.h>
 #include <linux/slab.h>
 #include <linux/topology.h>
 #include <linux/wait_bit.h>
 #include "domain.h"
 
+struct repl_domain_map __rcu *repl_domain_map __read_mostly;
 DEFINE_PER_CPU(unsigned int, pgtable_repl_cpu_domain);
 unsigned int pgtable_repl_no_domain __ro_after_init;
-/* Nodes have several domains, with numbers of their own. */
-bool pgtable_repl_finer __read_mostly;
-unsigned int pgtable_repl_map __read_mostly;
-
-enum repl_kind { REPL_BY_NODE, REPL_BY_LLC, REPL_BY_LIST };
-
-/*
- * All of this is constant while there are trees.  Page faults that began before
- * these were taken down may still ask for a domain's node, at any time: @node is
- * never freed, and what they were about to do with it is undone (lazy.c).
- */
-static struct {
-	enum repl_kind kind;
-	unsigned int nr;
-	int node[PGTABLE_REPL_DOMAINS_MAX];	/* of each domain, where nodes have several */
-	struct cpumask *cpus;		/* of each, pgtable_repl_max_domains() */
-	char *text;			/* what was asked for; NULL: "node" */
-} repl_domains;
-
-static DEFINE_SPINLOCK(repl_domains_text_lock);
 
 /* Who makes trees just now, and that nobody else is to. */
 static atomic_t repl_domains_users;
 static bool repl_domains_frozen;
 
-/**
- * pgtable_repl_max_domains() - how many domains there can be
- */
-unsigned int pgtable_repl_max_domains(void)
+/* PGTABLE_REPL_NO_DOMAIN is one more. */
+static_assert(PGTABLE_REPL_DOMAINS_MAX <= U8_MAX);
+
+/* For who changes it, and is the only one to. */
+static struct repl_domain_map *repl_map_current(void)
 {
-	return pgtable_repl_no_domain;
+	return rcu_dereference_protected(repl_domain_map, true);
 }
 
 /**
@@ -66,166 +61,210 @@ unsigned int pgtable_repl_max_domains(void)
  */
 unsigned int pgtable_repl_nr_domains(void)
 {
-	return READ_ONCE(pgtable_repl_finer) ? READ_ONCE(repl_domains.nr) :
-			min(nr_node_ids, pgtable_repl_max_domains());
+	unsigned int nr;
+
+	rcu_read_lock();
+	nr = repl_domain_map_read()->nr;
+	rcu_read_unlock();
+	return nr;
 }
 EXPORT_SYMBOL_GPL(pgtable_repl_nr_domains);
 
 /**
  * pgtable_repl_domain_node() - the node that a domain's tables are kept on
- * @domain: below pgtable_repl_nr_domains()
+ * @domain: below pgtable_repl_nr_domains(), or from before a change of domains, when
+ *	the node is any
  */
 int pgtable_repl_domain_node(unsigned int domain)
 {
-	/* The bound is for faults that began when domains were nodes. */
-	return READ_ONCE(pgtable_repl_finer) && domain < PGTABLE_REPL_DOMAINS_MAX ?
-	       READ_ONCE(repl_domains.node[domain]) : domain;
+	const struct repl_domain_map *map;
+	int nid;
+
+	rcu_read_lock();
+	map = repl_domain_map_read();
+	nid = domain < map->nr ? map->domain[domain].nid : first_online_node;
+	rcu_read_unlock();
+	return nid;
 }
 EXPORT_SYMBOL_GPL(pgtable_repl_domain_node);
 
 /**
- * pgtable_repl_domain_cpus() - the CPUs of a domain
- * @domain: below pgtable_repl_nr_domains()
+ * pgtable_repl_generation() - which meaning domain numbers have
  *
- * Those for which domain_of() says so.  A CPU that is just coming up may be in
- * no mask yet.
+ * What is recorded by numbers of domains is no good once this has changed.
  */
-const struct cpumask *pgtable_repl_domain_cpus(unsigned int domain)
+unsigned int pgtable_repl_generation(void)
 {
-	return &repl_domains.cpus[domain];
+	return repl_domain_gen();
+}
+
+/* The same as repl_domain_home(), where nodes have several domains. */
+unsigned int repl_domain_home_of(const struct repl_domain_map *map, int nid,
+				 int cpu)
+{
+	unsigned int domain;
+
+	if (cpu >= 0 && cpu < nr_cpu_ids) {
+		domain = repl_domain_of(map, cpu);
+		if (domain < map->nr && map->domain[domain].nid == nid)
+			return domain;
+	}
+	return map->home[nid];
 }
 
 /**
  * pgtable_repl_nodes() - nodes that a domain tree can be asked for
- * @nodes: gets them: with CPUs to walk it, memory, and a number for a domain
+ * @nodes: gets them: with CPUs to walk it, memory, and a domain
  *
  * If all of that is movable, there are no copies until other memory comes.
  */
 void pgtable_repl_nodes(nodemask_t *nodes)
 {
+	const struct repl_domain_map *map;
 	int nid;
 
 	nodes_and(*nodes, node_states[N_CPU], node_states[N_MEMORY]);
-	for (nid = pgtable_repl_max_domains(); nid < nr_node_ids; nid++)
-		node_clear(nid, *nodes);
+	rcu_read_lock();
+	map = repl_domain_map_read();
+	for_each_node_mask(nid, *nodes)
+		if (map->home[nid] == PGTABLE_REPL_NO_DOMAIN)
+			node_clear(nid, *nodes);
+	rcu_read_unlock();
 }
 
 /**
- * pgtable_repl_home_domain() - the domain that a node's PTE table belongs to
- * @nid: the node
- * @cpu: the CPU that it was allocated on; -1 if that is not known
- *
- * Return: the domain, or PGTABLE_REPL_NO_DOMAIN.
- */
-unsigned int pgtable_repl_home_domain(int nid, int cpu)
-{
-	unsigned int domain, nr = READ_ONCE(repl_domains.nr);
-
-	if (cpu >= 0 && cpu < nr_cpu_ids) {
-		domain = domain_of(cpu);
-		if (domain < nr && READ_ONCE(repl_domains.node[domain]) == nid)
-			return domain;
-	}
-	for (domain = 0; domain < nr; domain++)
-		if (READ_ONCE(repl_domains.node[domain]) == nid)
-			return domain;
-	return PGTABLE_REPL_NO_DOMAIN;
-}
-
-/**
- * pgtable_repl_domains_of() - the domains of a set of nodes
+ * repl_domains_of_nodes() - the domains of a set of nodes
  * @nodes: the nodes
  * @domains: gets the domains
  */
-void pgtable_repl_domains_of(const nodemask_t *nodes, domainmask_t *domains)
+void repl_domains_of_nodes(const nodemask_t *nodes, domainmask_t *domains)
 {
+	const struct repl_domain_map *map;
 	unsigned int domain;
 
 	domainmask_zero(domains);
-	for (domain = 0; domain < pgtable_repl_nr_domains(); domain++)
-		if (node_isset(pgtable_repl_domain_node(domain), *nodes))
+	rcu_read_lock();
+	map = repl_domain_map_read();
+	for (domain = 0; domain < map->nr; domain++)
+		if (node_isset(map->domain[domain].nid, *nodes))
 			__domainmask_set(domain, domains);
+	rcu_read_unlock();
 }
 
-/* Domains as they are going to be. */
-struct repl_domain_map {
-	enum repl_kind kind;
-	unsigned int nr, nr_sets;
-	int node[PGTABLE_REPL_DOMAINS_MAX];
-	struct cpumask *cpus, *sets;
-	char *text;
-};
+/* A map that nobody is in, or NULL. */
+static struct repl_domain_map *repl_map_alloc(const char *text)
+{
+	unsigned int domain, max = pgtable_repl_max_domains();
+	struct repl_domain_map *map;
+	size_t masks, tail;
+
+	masks = ALIGN(struct_size(map, cpu_domain, nr_cpu_ids), sizeof(long));
+	tail = masks + max * cpumask_size();
+	map = kvzalloc(tail + strlen(text) + 1, GFP_KERNEL);
+	if (!map)
+		return NULL;
+	for (domain = 0; domain < max; domain++)
+		map->domain[domain].cpus = (void *)map + masks +
+					   domain * cpumask_size();
+	map->text = (char *)map + tail;
+	memcpy(map->text, text, strlen(text) + 1);
+	return map;
+}
 
 /* Add a domain, or have it counted if it is one too many. */
-static void repl_new_domain(struct repl_domain_map *new, int nid,
-			    const struct cpumask *cpus)
+static struct cpumask *repl_map_add(struct repl_domain_map *map, int nid)
 {
-	unsigned int domain = new->nr++;
+	unsigned int domain = map->nr++;
 
-	if (domain < pgtable_repl_max_domains()) {
-		new->node[domain] = nid;
-		cpumask_copy(&new->cpus[domain], cpus);
-	}
+	if (domain >= pgtable_repl_max_domains())
+		return NULL;
+	map->domain[domain].nid = nid;
+	return map->domain[domain].cpus;
 }
 
 /* What no set names of a node is a domain as well. */
-static void repl_new_rest(struct repl_domain_map *new, int nid,
-			  const struct cpumask *named, struct cpumask *rest)
+static void repl_map_add_rest(struct repl_domain_map *map, int nid,
+			      const struct cpumask *named, struct cpumask *rest)
 {
+	struct cpumask *cpus;
 	int cpu;
 
 	cpumask_clear(rest);
 	for_each_possible_cpu(cpu)
 		if (cpu_to_node(cpu) == nid && !cpumask_test_cpu(cpu, named))
 			cpumask_set_cpu(cpu, rest);
-	if (!cpumask_empty(rest))
-		repl_new_domain(new, nid, rest);
+	if (cpumask_empty(rest))
+		return;
+	cpus = repl_map_add(map, nid);
+	if (cpus)
+		cpumask_copy(cpus, rest);
 }
 
 /* A node's domains, one for each last-level cache that is known of. */
-static void repl_new_llcs(struct repl_domain_map *new, int nid, struct cpumask *done,
-			  struct cpumask *cpus)
+static void repl_map_add_llcs(struct repl_domain_map *map, int nid,
+			      struct cpumask *done, struct cpumask *llc)
 {
-	unsigned int first = new->nr;
+	unsigned int first = map->nr;
+	struct cpumask *cpus;
 	int cpu, other;
 
 	cpumask_clear(done);
 	for_each_online_cpu(cpu) {
 		if (cpu_to_node(cpu) != nid || cpumask_test_cpu(cpu, done))
 			continue;
-		cpumask_clear(cpus);
-		cpumask_set_cpu(cpu, cpus);
+		cpumask_clear(llc);
+		cpumask_set_cpu(cpu, llc);
 		for_each_cpu(other, arch_pgtable_repl_llc(cpu))
 			if (cpu_to_node(other) == nid &&
 			    !cpumask_test_cpu(other, done))
-				cpumask_set_cpu(other, cpus);
-		cpumask_or(done, done, cpus);
-		repl_new_domain(new, nid, cpus);
+				cpumask_set_cpu(other, llc);
+		cpumask_or(done, done, llc);
+		cpus = repl_map_add(map, nid);
+		if (cpus)
+			cpumask_copy(cpus, llc);
 	}
 	/* CPUs that are offline tell nothing: they go with the first ones. */
-	if (new->nr == first) {
-		repl_new_rest(new, nid, done, cpus);
+	if (map->nr == first) {
+		repl_map_add_rest(map, nid, done, llc);
 		return;
 	}
 	if (first >= pgtable_repl_max_domains())
 		return;
 	for_each_possible_cpu(cpu)
 		if (cpu_to_node(cpu) == nid && !cpumask_test_cpu(cpu, done))
-			cpumask_set_cpu(cpu, &new->cpus[first]);
+			cpumask_set_cpu(cpu, map->domain[first].cpus);
 }
 
-/* A domain for each node, with its number if there is that; other CPUs are in none. */
-static void repl_new_nodes(struct repl_domain_map *new)
+/*
+ * A domain for each node, with its number, as long as there are numbers.  CPUs of
+ * other nodes, or of none, are in no domain.
+ */
+static void repl_map_add_nodes(struct repl_domain_map *map)
 {
-	unsigned int domain;
-	int cpu, nid;
+	unsigned int nid;
+	int cpu;
 
-	for (domain = 0; domain < pgtable_repl_max_domains(); domain++)
-		cpumask_clear(&new->cpus[domain]);
+	for (nid = 0; nid < min(nr_node_ids, pgtable_repl_max_domains()); nid++)
+		repl_map_add(map, nid);
 	for_each_possible_cpu(cpu) {
-		nid = cpu_to_node(cpu);
-		if (nid >= 0 && nid < pgtable_repl_max_domains())
-			cpumask_set_cpu(cpu, &new->cpus[nid]);
+		nid = cpu_to_node(cpu);		/* NUMA_NO_NODE is above all */
+		if (nid < map->nr)
+			cpumask_set_cpu(cpu, map->domain[nid].cpus);
+	}
+}
+
+/* The other direction: from CPUs and nodes to domains. */
+static void repl_map_index(struct repl_domain_map *map)
+{
+	unsigned int domain = map->nr;
+	int cpu;
+
+	memset(map->cpu_domain, PGTABLE_REPL_NO_DOMAIN, nr_cpu_ids);
+	memset(map->home, PGTABLE_REPL_NO_DOMAIN, sizeof(map->home));
+	while (domain--) {
+		map->home[map->domain[domain].nid] = domain;
+		for_each_cpu(cpu, map->domain[domain].cpus)
+			map->cpu_domain[cpu] = domain;
 	}
 }
 
@@ -248,86 +287,64 @@ int repl_domain_map_build(struct repl_domain_map *new)
 		free_cpumask_var(a);
 		return -ENOMEM;
 	}
-	new->nr = 0;
+	new->split = new->kind != REPL_BY_NODE;
+	new->nr = new->nr_sets;
+	for (i = new->nr; i < pgtable_repl_max_domains(); i++)
+		cpumask_clear(new->domain[i].cpus);
 	if (new->kind == REPL_BY_NODE)
-		repl_new_nodes(new);
+		repl_map_add_nodes(new);
 	cpumask_clear(a);
-	for (i = 0; i < new->nr_sets; i++) {
-		repl_new_domain(new, cpu_to_node(cpumask_first(&new->sets[i])),
-				&new->sets[i]);
-		cpumask_or(a, a, &new->sets[i]);
-	}
+	for (i = 0; i < new->nr_sets; i++)
+		cpumask_or(a, a, new->domain[i].cpus);
 	for_each_node(nid) {
 		if (new->kind == REPL_BY_LLC)
-			repl_new_llcs(new, nid, a, b);
+			repl_map_add_llcs(new, nid, a, b);
 		else if (new->kind == REPL_BY_LIST)
-			repl_new_rest(new, nid, a, b);
+			repl_map_add_rest(new, nid, a, b);
 	}
 	free_cpumask_var(a);
 	free_cpumask_var(b);
-	return new->nr > pgtable_repl_max_domains() ? -E2BIG : 0;
+	if (new->nr > pgtable_repl_max_domains())
+		return -E2BIG;
+	repl_map_index(new);
+	return 0;
 }
 
 /* Read one set: CPUs of one node that no set before has. */
-static int repl_new_set(struct repl_domain_map *new, const char *text)
+static int repl_map_parse_set(struct repl_domain_map *new, const char *text)
 {
 	struct cpumask *set;
+	int cpu, nid, err;
 	unsigned int i;
-	int cpu, err;
 
 	if (new->nr_sets == pgtable_repl_max_domains())
 		return -E2BIG;
-	set = &new->sets[new->nr_sets];
+	set = new->domain[new->nr_sets].cpus;
 	err = cpulist_parse(text, set);
 	if (err)
 		return err;
 	if (cpumask_empty(set) || !cpumask_subset(set, cpu_possible_mask))
 		return -EINVAL;
+	nid = cpu_to_node(cpumask_first(set));
+	if (nid == NUMA_NO_NODE)
+		return -EINVAL;
 	for_each_cpu(cpu, set)
-		if (cpu_to_node(cpu) != cpu_to_node(cpumask_first(set)))
+		if (cpu_to_node(cpu) != nid)
 			return -EINVAL;
 	for (i = 0; i < new->nr_sets; i++)
-		if (cpumask_intersects(set, &new->sets[i]))
+		if (cpumask_intersects(set, new->domain[i].cpus))
 			return -EINVAL;
-	new->nr_sets++;
+	new->domain[new->nr_sets++].nid = nid;
 	return 0;
 }
 
 /**
- * repl_domain_map_free() - free domains, as they would have been or as they were
- * @new: the domains, or NULL
+ * repl_domain_map_free() - free a map that was not published
+ * @new: the map
  */
 void repl_domain_map_free(struct repl_domain_map *new)
 {
-	if (!new)
-		return;
-	kvfree(new->cpus);
-	kvfree(new->sets);
-	kfree(new->text);
-	kfree(new);
-}
-
-static int repl_new_parse(struct repl_domain_map *new, char *text)
-{
-	unsigned int max = pgtable_repl_max_domains();
-	char *set;
-	int err;
-
-	text = strim(text);
-	new->kind = !strcmp(text, "node") ? REPL_BY_NODE :
-		    !strcmp(text, "llc") ? REPL_BY_LLC : REPL_BY_LIST;
-	new->cpus = kvcalloc(pgtable_repl_max_domains(), sizeof(*new->cpus),
-			     GFP_KERNEL);
-	new->sets = kvcalloc(max, sizeof(*new->sets), GFP_KERNEL);
-	new->text = kstrdup(text, GFP_KERNEL);
-	if (!new->cpus || !new->sets || !new->text)
-		return -ENOMEM;
-	while (new->kind == REPL_BY_LIST && (set = strsep(&text, "/"))) {
-		err = repl_new_set(new, set);
-		if (err)
-			return err;
-	}
-	return 0;
+	kvfree(new);
 }
 
 /**
@@ -338,15 +355,22 @@ static int repl_new_parse(struct repl_domain_map *new, char *text)
  */
 struct repl_domain_map *repl_domain_map_parse(char *text)
 {
-	struct repl_domain_map *new = kzalloc(sizeof(*new), GFP_KERNEL);
+	struct repl_domain_map *new;
+	char *set;
 	int err;
 
+	text = strim(text);
+	new = repl_map_alloc(text);
 	if (!new)
 		return ERR_PTR(-ENOMEM);
-	err = repl_new_parse(new, text);
-	if (err) {
-		repl_domain_map_free(new);
-		return ERR_PTR(err);
+	new->kind = !strcmp(text, "node") ? REPL_BY_NODE :
+		    !strcmp(text, "llc") ? REPL_BY_LLC : REPL_BY_LIST;
+	while (new->kind == REPL_BY_LIST && (set = strsep(&text, "/"))) {
+		err = repl_map_parse_set(new, set);
+		if (err) {
+			repl_domain_map_free(new);
+			return ERR_PTR(err);
+		}
 	}
 	return new;
 }
@@ -358,20 +382,26 @@ struct repl_domain_map *repl_domain_map_parse(char *text)
  */
 void repl_domain_map_text(char *text, size_t size)
 {
-	spin_lock(&repl_domains_text_lock);
-	strscpy(text, repl_domains.text ?: "node", size);
-	spin_unlock(&repl_domains_text_lock);
+	rcu_read_lock();
+	strscpy(text, repl_domain_map_read()->text, size);
+	rcu_read_unlock();
+}
+
+static unsigned int repl_next_gen(void)
+{
+	return repl_map_current()->gen + 1 ?: 1;
 }
 
 /**
- * repl_domains_renumber() - what was recorded by numbers of domains is old
+ * repl_domain_map_expire() - what was recorded by numbers of domains is old
  *
  * It is not taken for that of the domains that have these numbers next.
+ *
+ * Context: who changes domains, one at a time.
  */
-void repl_domains_renumber(void)
+void repl_domain_map_expire(void)
 {
-	/* Pairs with smp_load_acquire() in repl_fault(). */
-	smp_store_release(&pgtable_repl_map, pgtable_repl_map + 1 ?: 1);
+	WRITE_ONCE(repl_map_current()->gen, repl_next_gen());
 }
 
 /**
@@ -437,42 +467,33 @@ void repl_domains_thaw(void)
 }
 
 /**
- * repl_domain_map_publish() - put domains in force
- * @new: the domains; gets those that were
+ * repl_domain_map_publish() - put a map in force
+ * @new: the map, which is everybody's from here on
  *
- * Context: there are no trees, and nobody makes any (repl_domains_freeze());
- * cpus_read_lock().
+ * Context: who changes domains, one at a time, past repl_domains_freeze() and
+ * repl_domain_map_expire(); there are no trees; cpus_read_lock().
  */
 void repl_domain_map_publish(struct repl_domain_map *new)
 {
-	unsigned int domain, nr;
+	struct repl_domain_map *old = repl_map_current();
 	int cpu;
 
+	lockdep_assert_cpus_held();
+	new->gen = repl_next_gen();
 	/* Context switches and page faults read this at any time, without a lock. */
 	for_each_possible_cpu(cpu)
 		WRITE_ONCE(per_cpu(pgtable_repl_cpu_domain, cpu),
-			   PGTABLE_REPL_NO_DOMAIN);
-	nr = new->kind == REPL_BY_NODE ? pgtable_repl_max_domains() : new->nr;
-	for (domain = 0; domain < nr; domain++)
-		for_each_cpu(cpu, &new->cpus[domain])
-			WRITE_ONCE(per_cpu(pgtable_repl_cpu_domain, cpu), domain);
-
-	repl_domains.kind = new->kind;
-	WRITE_ONCE(repl_domains.nr, new->nr);
-	for (domain = 0; domain < PGTABLE_REPL_DOMAINS_MAX; domain++)
-		WRITE_ONCE(repl_domains.node[domain], new->node[domain]);
-	swap(repl_domains.cpus, new->cpus);
-	spin_lock(&repl_domains_text_lock);
-	swap(repl_domains.text, new->text);
-	spin_unlock(&repl_domains_text_lock);
-	WRITE_ONCE(pgtable_repl_finer, new->kind != REPL_BY_NODE);
-	repl_domains_renumber();
+			   new->cpu_domain[cpu]);
+	rcu_assign_pointer(repl_domain_map, new);
+	kvfree_rcu(old, rcu);
 }
 
 /*
  * A CPU is up, and its node known for good: on machines without tables of
  * affinity, it only finds out itself (srat_detect_node()).  It runs no process
- * yet.  While it changes domains, it is in no mask, so no flush leaves it out.
+ * yet.  While it changes domains, it is in no mask, so no flush leaves it out; nor
+ * has one that does, for having looked before, to wait for it: what that flush is
+ * for has been changed before the CPU walks anything.
  *
  * Where nodes have several domains, one that has a domain keeps it: there may be
  * tables that are its domain's for having been allocated on this CPU.
@@ -481,37 +502,40 @@ void repl_domain_map_publish(struct repl_domain_map *new)
  */
 static int repl_cpu_online(unsigned int cpu)
 {
-	unsigned int old = domain_of(cpu), new = PGTABLE_REPL_NO_DOMAIN;
+	unsigned int old, new = PGTABLE_REPL_NO_DOMAIN;
+	struct repl_domain_map *map = repl_map_current();
 	int nid = cpu_to_node(cpu);
 
-	if (pgtable_repl_finer)
+	if (map->split)
 		return 0;
-	if (nid >= 0 && nid < pgtable_repl_max_domains())
-		new = nid;
+	old = repl_domain_of(map, cpu);
+	if (nid != NUMA_NO_NODE)
+		new = map->home[nid];
 	if (new == old)
 		return 0;
 	if (old != PGTABLE_REPL_NO_DOMAIN)
-		cpumask_clear_cpu(cpu, &repl_domains.cpus[old]);
+		cpumask_clear_cpu(cpu, map->domain[old].cpus);
+	WRITE_ONCE(map->cpu_domain[cpu], new);
 	WRITE_ONCE(per_cpu(pgtable_repl_cpu_domain, cpu), new);
 	if (new != PGTABLE_REPL_NO_DOMAIN)
-		cpumask_set_cpu(cpu, &repl_domains.cpus[new]);
+		cpumask_set_cpu(cpu, map->domain[new].cpus);
 	return 0;
 }
 
 /* Before other CPUs come up; those are looked at again when they have. */
 static int __init repl_domains_init(void)
 {
+	struct repl_domain_map *map;
 	int cpu;
 
-	pgtable_repl_no_domain = min(max(nr_node_ids, num_possible_cpus()),
-				     (unsigned int)PGTABLE_REPL_DOMAINS_MAX);
-	repl_domains.cpus = kvcalloc(pgtable_repl_max_domains(),
-				     sizeof(*repl_domains.cpus),
-				     GFP_KERNEL | __GFP_NOFAIL);
-	for_each_possible_cpu(cpu) {
-		per_cpu(pgtable_repl_cpu_domain, cpu) = PGTABLE_REPL_NO_DOMAIN;
-		repl_cpu_online(cpu);
-	}
+	pgtable_repl_no_domain = min_t(unsigned int, PGTABLE_REPL_DOMAINS_MAX,
+				       max(nr_node_ids, num_possible_cpus()));
+	map = repl_map_alloc("node");
+	if (!map || repl_domain_map_build(map))
+		panic("pgtable_repl: no memory for a map of domains\n");
+	for_each_possible_cpu(cpu)
+		per_cpu(pgtable_repl_cpu_domain, cpu) = map->cpu_domain[cpu];
+	rcu_assign_pointer(repl_domain_map, map);
 	return 0;
 }
 early_initcall(repl_domains_init);
@@ -525,3 +549,7 @@ static int __init repl_cpu_init(void)
 	return state < 0 ? state : 0;
 }
 subsys_initcall(repl_cpu_init);
+
+#ifdef CONFIG_PGTABLE_REPL_KUNIT_TEST
+#include "domain_kunit.c"
+#endif

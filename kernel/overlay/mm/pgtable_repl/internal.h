@@ -44,7 +44,7 @@ struct ctl_table;
  * @fallbacks: links to a canonical table made for want of local memory
  * @lazy: its policy asks for lazy trees; read without the lock, as a hint
  * @filtered: domains with lazy trees, which TLB shootdowns may leave out
- * @map: pgtable_repl_map when these were made: they are numbered as it was then
+ * @gen: repl_domain_gen() when these were made: they are numbered as it was then
  * @linked: of these, those with a link to another node's canonical table; set
  *	without the lock
  * @fills: page faults of lazy domains answered from the canonical tree
@@ -75,7 +75,7 @@ struct pgtable_repl {
 	unsigned long to_build;
 	atomic_long_t fallbacks;
 	domainmask_t filtered;
-	unsigned int map;
+	unsigned int gen;
 	domainmask_t linked;
 	atomic_long_t fills;
 	atomic_long_t ipis_requested;

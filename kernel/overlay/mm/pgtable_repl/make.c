@@ -17,10 +17,10 @@ static void repl_make_trees(struct mm_struct *mm, const nodemask_t *nodes,
 		return;
 	}
 	pgtable_repl_settle(mm);
-	WRITE_ONCE(mm->pgtable_repl->map, pgtable_repl_map);
+	WRITE_ONCE(mm->pgtable_repl->gen, repl_domain_gen());
 	/* Before @filtered; pairs with repl_sharers_begin(). */
 	smp_wmb();
-	pgtable_repl_domains_of(nodes, &domains);
+	repl_domains_of_nodes(nodes, &domains);
 	make(mm, &domains);
 	repl_domains_put();
 }

@@ -65,7 +65,7 @@ static int repl_change_frozen(struct repl_domain_map *new)
 
 	down.freed = &freed;
 	/* For those that are exiting, whose trees nobody takes down. */
-	repl_domains_renumber();
+	repl_domain_map_expire();
 	pgtable_repl_for_each(repl_has_trees, repl_withdraw, &down);
 	pgtable_repl_free_all(&freed);
 	/* Shootdowns that have looked at trees and domains before. */
@@ -80,7 +80,7 @@ static int repl_change_frozen(struct repl_domain_map *new)
 	return err;
 }
 
-/* Change the domains under all processes. */
+/* Change the domains under all processes.  Unless it fails, @new is published. */
 static int repl_change(struct repl_domain_map *new)
 {
 	int err;
@@ -115,7 +115,8 @@ static int repl_set_domains(char *text)
 		err = repl_change(new);
 		mutex_unlock(&repl_domains_lock);
 	}
-	repl_domain_map_free(new);
+	if (err)
+		repl_domain_map_free(new);
 	return err;
 }
 

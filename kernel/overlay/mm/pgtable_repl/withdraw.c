@@ -86,6 +86,6 @@ void pgtable_repl_del_trees(struct mm_struct *mm, const nodemask_t *nodes,
 {
 	domainmask_t domains;
 
-	pgtable_repl_domains_of(nodes, &domains);
+	repl_domains_of_nodes(nodes, &domains);
 	repl_del_domains(mm, &domains, pages);
 }

@@ -69,7 +69,7 @@ static void repl_test_mode_reaches_the_busy(struct kunit *test)
 	struct page *page;
 
 	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	domain = first_node(t->mm->pgtable_repl->owner.policy.nodes);
+	domain = repl_test_domain(first_node(t->mm->pgtable_repl->owner.policy.nodes));
 	roots = repl_test_roots(t);
 	KUNIT_ASSERT_NE(test, roots, 0);
 

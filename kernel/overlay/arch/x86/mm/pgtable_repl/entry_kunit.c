@@ -10,23 +10,27 @@ static void repl_test_links_every_level(struct kunit *test)
 	struct ptdesc *pte_table, *pmd_table;
 	nodemask_t nodes;
 	unsigned int d;
+	int nid;
 
 	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
 	repl_test_tables(test);
 	pmd_table = virt_to_ptdesc(t->pmdp);
 	pte_table = virt_to_ptdesc(t->ptep);
 	pgtable_repl_nodes(&nodes);
-	for_each_node_mask(d, nodes) {
-		struct ptdesc *pmd_copy = repl_find(pmd_table, d);
-		struct ptdesc *pte_copy = repl_find(pte_table, d);
+	for_each_node_mask(nid, nodes) {
+		struct ptdesc *pmd_copy, *pte_copy;
+
+		d = repl_test_domain(nid);
+		pmd_copy = repl_find(pmd_table, d);
+		pte_copy = repl_find(pte_table, d);
 
 		KUNIT_ASSERT_NOT_NULL(test, pmd_copy);
 		KUNIT_EXPECT_EQ(test, !!pte_copy,
-				page_to_nid(ptdesc_page(pte_table)) != d);
+				page_to_nid(ptdesc_page(pte_table)) != nid);
 		KUNIT_EXPECT_PTR_EQ(test,
 			repl_child(*repl_slot(pmd_copy, t->pmdp)),
 			pte_copy ?: pte_table);
-		KUNIT_EXPECT_EQ(test, page_to_nid(ptdesc_page(pmd_copy)), d);
+		KUNIT_EXPECT_EQ(test, page_to_nid(ptdesc_page(pmd_copy)), nid);
 		KUNIT_EXPECT_PTR_EQ(test, pgtable_repl_domain_root(t->mm, d),
 			(pgd_t *)ptdesc_address(
 				repl_find(virt_to_ptdesc(t->mm->pgd), d)));

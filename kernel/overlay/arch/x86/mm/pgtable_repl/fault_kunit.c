@@ -56,7 +56,7 @@ static void repl_test_hold_begin(struct kunit *test, struct repl_test_holder *h,
 	h->task = kthread_create(repl_test_hold, h, "repl-hold");
 	KUNIT_ASSERT_FALSE(test, IS_ERR(h->task));
 	pgtable_repl_nodes(&nodes);
-	set_cpus_allowed_ptr(h->task, pgtable_repl_domain_cpus(first_node(nodes)));
+	repl_test_run_on(h->task, repl_test_domain(first_node(nodes)));
 	wake_up_process(h->task);
 	wait_for_completion(&h->has);
 }

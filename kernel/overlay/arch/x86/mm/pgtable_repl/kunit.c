@@ -45,6 +45,43 @@ int repl_test_all(struct repl_test *t)
 	return repl_test_set(t, &nodes);
 }
 
+/* The domain of a node's tables. */
+unsigned int repl_test_domain(int nid)
+{
+	unsigned int domain;
+
+	rcu_read_lock();
+	domain = repl_domain_home(repl_domain_map_read(), nid, -1);
+	rcu_read_unlock();
+	return domain;
+}
+
+/* The domain that walks the test's PTE table itself. */
+unsigned int repl_test_home(struct repl_test *t)
+{
+	unsigned int domain;
+
+	rcu_read_lock();
+	domain = repl_dir_home(repl_domain_map_read(), virt_to_ptdesc(t->ptep));
+	rcu_read_unlock();
+	return domain;
+}
+
+int repl_test_run_on(struct task_struct *task, unsigned int domain)
+{
+	cpumask_var_t cpus;
+	int err;
+
+	if (!alloc_cpumask_var(&cpus, GFP_KERNEL))
+		return -ENOMEM;
+	rcu_read_lock();
+	cpumask_copy(cpus, repl_domain_map_read()->domain[domain].cpus);
+	rcu_read_unlock();
+	err = set_cpus_allowed_ptr(task, cpus);
+	free_cpumask_var(cpus);
+	return err;
+}
+
 long repl_test_pages(struct repl_test *t)
 {
 	long pages = 0;
@@ -160,8 +197,8 @@ void repl_test_lazy(struct kunit *test, unsigned int prefetch)
 	node_clear(page_to_nid(virt_to_page(t->ptep)), others);
 	if (nodes_empty(others))
 		kunit_skip(test, "needs two nodes with CPUs and memory");
-	KUNIT_ASSERT_EQ(test, set_cpus_allowed_ptr(current,
-				cpumask_of_node(first_node(others))), 0);
+	KUNIT_ASSERT_EQ(test, repl_test_run_on(current,
+				repl_test_domain(first_node(others))), 0);
 	repl_test_fill(t);
 	t->vma.vm_mm = t->mm;
 	t->vma.vm_start = TEST_ADDR;
@@ -184,7 +221,7 @@ struct ptdesc *repl_test_used(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, table->pt_repl);
 	KUNIT_EXPECT_NULL(test, table->pt_repl->pt_repl_next);
 	KUNIT_EXPECT_EQ(test, table->pt_repl->pt_repl_domain,
-			domain_of(raw_smp_processor_id()));
+			this_domain());
 	return table->pt_repl;
 }
 
@@ -216,14 +253,14 @@ void repl_test_elsewhere(struct kunit *test, unsigned long addr,
 	if (nodes_weight(policy.nodes) < 2)
 		kunit_skip(test, "needs two nodes with CPUs and memory");
 	nid = first_node(policy.nodes);
-	set_cpus_allowed_ptr(current, pgtable_repl_domain_cpus(nid));
+	repl_test_run_on(current, repl_test_domain(nid));
 	KUNIT_ASSERT_EQ(test, pgtable_repl_set(current->mm, &policy), 0);
 	if (text)
 		KUNIT_ASSERT_EQ(test, copy_to_user((void __user *)addr, text, size), 0);
 	else
 		KUNIT_ASSERT_EQ(test, fault_in_readable((void __user *)addr, size), 0);
 	nid = next_node(nid, policy.nodes);
-	set_cpus_allowed_ptr(current, pgtable_repl_domain_cpus(nid));
+	repl_test_run_on(current, repl_test_domain(nid));
 }
 
 void repl_test_leave(struct kunit *test)

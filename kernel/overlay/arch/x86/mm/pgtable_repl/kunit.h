@@ -50,6 +50,9 @@ void repl_test_diff(void *arg, const char *what, unsigned long addr, int level,
 unsigned long repl_test_check(struct repl_test *t);
 int repl_test_set(struct repl_test *t, const nodemask_t *nodes);
 int repl_test_all(struct repl_test *t);
+unsigned int repl_test_domain(int nid);
+unsigned int repl_test_home(struct repl_test *t);
+int repl_test_run_on(struct task_struct *task, unsigned int domain);
 long repl_test_pages(struct repl_test *t);
 void repl_test_tables(struct kunit *test);
 pte_t repl_test_pte(struct repl_test *t);

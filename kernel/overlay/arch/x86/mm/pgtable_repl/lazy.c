@@ -32,7 +32,7 @@ struct repl_fault {
 	struct vm_area_struct *vma;
 	unsigned long addr;
 	unsigned int domain;
-	unsigned int map;	/* what domains were when it began */
+	unsigned int gen;	/* what domains were when it began */
 	bool atomic;		/* must not wait for locks or memory */
 	struct page *page;	/* for the copy that is made next */
 	bool failed;		/* there was none */
@@ -150,7 +150,7 @@ static bool repl_fault_step(struct repl_fault *f, struct ptdesc *table,
 	 * vm.pgtable_repl_domains changed meanwhile, which takes all copies down
 	 * in between: this one is of other CPUs, or the page of another node.
 	 */
-	if (f->map != READ_ONCE(pgtable_repl_map))
+	if (f->gen != repl_domain_gen())
 		goto unlock;
 	slot = repl_slot(copy, entry);
 	if (!repl_is_table(val)) {
@@ -262,16 +262,17 @@ static void repl_fault_prepare(struct repl_fault *f, struct ptdesc *table,
 static noinline bool repl_fault(struct repl_fault *f)
 {
 	struct pgtable_repl *repl = mm_pgtable_repl(f->mm);
+	const struct repl_domain_map *map;
 	struct ptdesc *table, *next;
 	enum pg_level level;
 	bool served;
 	pgd_t *root;
 
-	/* Before the domain: pairs with smp_store_release() in repl_domains_renumber(). */
-	f->map = smp_load_acquire(&pgtable_repl_map);
-	/* Should this task move to another domain now, it will fault again. */
-	f->domain = domain_of(raw_smp_processor_id());
 	rcu_read_lock();
+	map = repl_domain_map_read();
+	f->gen = repl_domain_map_gen(map);
+	/* Should this task move to another domain now, it will fault again. */
+	f->domain = repl_domain_of(map, raw_smp_processor_id());
 	root = READ_ONCE(repl->roots[f->domain]);
 	table = root && virt_to_ptdesc(root)->pt_repl_lazy ?
 		repl_fault_find(f, root, &level) : NULL;
@@ -316,7 +317,7 @@ static noinline bool repl_fault_generic(struct mm_struct *mm, unsigned long addr
 	pgd_t *root;
 
 	rcu_read_lock();
-	root = READ_ONCE(repl->roots[domain_of(raw_smp_processor_id())]);
+	root = READ_ONCE(repl->roots[this_domain()]);
 	if (!root)
 		goto out;
 	slot = (pteval_t *)(root + pgd_index(addr));

@@ -273,19 +273,21 @@ static void repl_test_lazy_asked_again(struct kunit *test)
 	struct pgtable_repl_policy policy;
 	struct repl_test *t = test->priv;
 	pgd_t *lacks, *other;
-	int first, last, nid;
+	unsigned int first, last;
+	int nid, last_nid = 0;
 
 	repl_test_lazy(test, 0);
 	pgtable_repl_get(t->mm, &policy);
-	first = first_node(policy.nodes);
+	first = repl_test_domain(first_node(policy.nodes));
 	for_each_node_mask(nid, policy.nodes)
-		last = nid;
+		last_nid = nid;
+	last = repl_test_domain(last_nid);
 	lacks = pgtable_repl_domain_root(t->mm, last);
 	other = pgtable_repl_domain_root(t->mm, first);
 	KUNIT_EXPECT_EQ(test, pgtable_repl_set(t->mm, &policy), 0);
 	KUNIT_EXPECT_PTR_EQ(test, pgtable_repl_domain_root(t->mm, last), lacks);
 	/* As if it had found no memory for a copy. */
-	node_set(last, t->mm->pgtable_repl->owner.lacking);
+	node_set(last_nid, t->mm->pgtable_repl->owner.lacking);
 	domainmask_set(last, &t->mm->pgtable_repl->linked);
 	KUNIT_EXPECT_EQ(test, pgtable_repl_set(t->mm, &policy), 0);
 	KUNIT_EXPECT_PTR_NE(test, pgtable_repl_domain_root(t->mm, last), lacks);

@@ -13,7 +13,7 @@ static void repl_test_leaves_reserves_alone(struct kunit *test)
 	struct page *page;
 
 	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	domain = first_node(t->mm->pgtable_repl->owner.policy.nodes);
+	domain = repl_test_domain(first_node(t->mm->pgtable_repl->owner.policy.nodes));
 	page = pgtable_repl_alloc_page(mm_repl_owner(t->mm), domain, 0,
 				       GFP_NOWAIT | __GFP_NOWARN);
 	KUNIT_ASSERT_NOT_NULL(test, page);

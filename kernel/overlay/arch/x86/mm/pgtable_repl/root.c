@@ -24,7 +24,7 @@ pgd_t *__pgtable_repl_pgd(struct mm_struct *mm)
 
 	if (!repl)
 		return mm->pgd;
-	pgd = READ_ONCE(repl->roots[domain_of(smp_processor_id())]);
+	pgd = READ_ONCE(repl->roots[this_domain()]);
 	return pgd ?: mm->pgd;
 }
 
@@ -48,15 +48,16 @@ pgd_t *__pgtable_repl_loaded_pgd(struct mm_struct *mm)
 		return mm->pgd;
 	/* Not for every mm: KVM asks at each entry, and a hypervisor may trap it. */
 	pgd = __va(read_cr3_pa());
-	domain = domain_of(smp_processor_id());
+	domain = this_domain();
 	if (pgd == READ_ONCE(repl->roots[domain]) ||
 	    pgd == READ_ONCE(repl->retired[domain]))
 		return pgd;
 	/*
 	 * Past a change of domains, an address space that is exiting keeps the
 	 * roots that it had; the CPU that it exits on may be in another domain.
+	 * Whether they have changed is not asked: RCU may not watch this CPU.
 	 */
-	if (READ_ONCE(pgtable_repl_map) && !atomic_read(&mm->mm_users))
+	if (!atomic_read(&mm->mm_users))
 		for (domain = 0; domain < pgtable_repl_max_domains(); domain++)
 			if (pgd == READ_ONCE(repl->roots[domain]))
 				return pgd;

@@ -39,7 +39,7 @@
  *
  * Domain numbers are those of the time when the trees were made.  An address
  * space that is exiting keeps trees and numbers past a change of domains, and is
- * flushed everywhere from then on (@map).
+ * flushed everywhere from then on (@gen).
  *
  * A CPU walks an entry either before it is changed, having been given it by a
  * copy or link that was there before and that is found here; or it sees the
@@ -161,6 +161,7 @@ void __pgtable_repl_gather_end(struct mmu_gather *tlb)
 
 /* A search for the domains that share what maps a range. */
 struct repl_sharers {
+	const struct repl_domain_map *map;	/* that the search goes by */
 	domainmask_t found;
 	domainmask_t filtered;	/* those that it is worth looking for */
 	unsigned int left;	/* entries that may still be looked at */
@@ -180,12 +181,13 @@ static bool repl_sharers_begin(struct repl_sharers *s,
 			       const struct pgtable_repl *repl)
 {
 	*s = (struct repl_sharers){
+		.map = repl_domain_map_read(),
 		.filtered = repl->filtered,
 		.found = repl->linked,
 		.left = REPL_LOOK_MAX,
 	};
-	smp_rmb();	/* pairs with repl_make_trees(): not newer than @map */
-	return READ_ONCE(repl->map) == READ_ONCE(pgtable_repl_map);
+	smp_rmb();	/* pairs with repl_make_trees(): not newer than @gen */
+	return READ_ONCE(repl->gen) == repl_domain_map_gen(s->map);
 }
 
 static void repl_share(struct repl_sharers *s, struct ptdesc *table)
@@ -232,7 +234,7 @@ static void repl_share_range(struct repl_sharers *s, struct ptdesc *table,
 		if (!child)
 			continue;
 		if (level == PG_LEVEL_2M) {
-			repl_add_home(repl_child(val), &s->found);
+			repl_add_home(s->map, repl_child(val), &s->found);
 			if (!s->recorded)
 				repl_share(s, repl_child(val));
 		} else {
@@ -292,15 +294,14 @@ static const struct cpumask *repl_sharer_mask(struct mm_struct *mm,
 {
 	const struct cpumask *readers = mm_pgtable_repl(mm)->readers;
 	struct cpumask *cpus = this_cpu_ptr(&repl_sharer_cpus);
-	unsigned int domain, cpu;
 	domainmask_t out;
+	unsigned int cpu;
 
 	domainmask_andnot(&out, &s->filtered, &s->found);
 	if (domainmask_empty(&out))
 		return mm_cpumask(mm);
 	cpumask_copy(cpus, mm_cpumask(mm));
-	for_each_domain_in(domain, &out)
-		cpumask_andnot(cpus, cpus, pgtable_repl_domain_cpus(domain));
+	repl_domain_clear_cpus(s->map, cpus, &out);
 	for_each_cpu_and(cpu, readers, mm_cpumask(mm))
 		cpumask_set_cpu(cpu, cpus);
 	return cpus;
@@ -399,7 +400,7 @@ const struct cpumask *pgtable_repl_shootdown(struct mm_struct *mm,
 	s.recorded = tlb;
 	/* Begun when nobody was left out, or when domains were others: flush all. */
 	if (tlb && (!tlb->repl_recording ||
-		    tlb->repl_map != READ_ONCE(pgtable_repl_map)))
+		    tlb->repl_gen != repl_domain_map_gen(s.map)))
 		return cpus;
 	if (s.recorded) {
 		domainmask_or(&s.found, &s.found, &tlb->repl_domains);

@@ -115,7 +115,7 @@ static bool repl_test_reaches(struct repl_test *t, struct mmu_gather *tlb,
 	/* As if it ran everywhere. */
 	cpumask_copy(mm_cpumask(t->mm), cpu_online_mask);
 	preempt_disable();
-	reached = cpumask_intersects(pgtable_repl_domain_cpus(domain),
+	reached = cpumask_intersects(repl_domain_map_read()->domain[domain].cpus,
 			pgtable_repl_shootdown(t->mm, addr, addr + PAGE_SIZE,
 					       tlb));
 	preempt_enable();
@@ -184,20 +184,18 @@ static void repl_test_lazy_gather_minds_huge_pages(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
 	struct mmu_gather first, second;
-	unsigned int domain, home;
-	nodemask_t others;
+	unsigned int domain, home, other;
+	domainmask_t others;
 	struct page *table;
 	pmd_t pmd;
 	spinlock_t *ptl;
-	int nid;
 
 	repl_test_lazy(test, 0);
 	domain = repl_test_used(test)->pt_repl_domain;
-	home = page_to_nid(virt_to_page(t->ptep));
-	if (!node_isset(home, t->mm->pgtable_repl->owner.policy.nodes))
+	home = repl_test_home(t);
+	if (!pgtable_repl_domain_root(t->mm, home))
 		kunit_skip(test, "the table's node has no CPUs");
-	KUNIT_ASSERT_EQ(test, set_cpus_allowed_ptr(current,
-				pgtable_repl_domain_cpus(home)), 0);
+	KUNIT_ASSERT_EQ(test, repl_test_run_on(current, home), 0);
 	table = pte_alloc_one(t->mm);
 	KUNIT_ASSERT_NOT_NULL(test, table);
 	pmd = READ_ONCE(*t->pmdp);
@@ -213,11 +211,11 @@ static void repl_test_lazy_gather_minds_huge_pages(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, repl_test_reaches(t, &first, domain));
 	KUNIT_EXPECT_TRUE(test, repl_test_reaches(t, &second, domain));
 	/* Others have a root, and no copy of this PMD table. */
-	others = t->mm->pgtable_repl->owner.policy.nodes;
-	node_clear(home, others);
-	node_clear(domain, others);
-	for_each_node_mask(nid, others)
-		KUNIT_EXPECT_FALSE(test, repl_test_reaches(t, &second, nid));
+	repl_domains_of_nodes(&t->mm->pgtable_repl->owner.policy.nodes, &others);
+	__domainmask_clear(home, &others);
+	__domainmask_clear(domain, &others);
+	for_each_domain_in(other, &others)
+		KUNIT_EXPECT_FALSE(test, repl_test_reaches(t, &second, other));
 	/* As its end has it. */
 	pgtable_repl_gather_nested(&second);
 	__tlb_reset_range(&second);
@@ -256,13 +254,12 @@ static void repl_test_lazy_gather_minds_the_unrecorded(struct kunit *test)
 	tlb_gather_mmu(&first, t->mm);
 	repl_test_lazy(test, 0);
 	domain = repl_test_used(test)->pt_repl_domain;
-	home = page_to_nid(virt_to_page(t->ptep));
-	if (!node_isset(home, t->mm->pgtable_repl->owner.policy.nodes)) {
+	home = repl_test_home(t);
+	if (!pgtable_repl_domain_root(t->mm, home)) {
 		tlb_finish_mmu(&first);
 		kunit_skip(test, "the table's node has no CPUs");
 	}
-	KUNIT_ASSERT_EQ(test, set_cpus_allowed_ptr(current,
-				pgtable_repl_domain_cpus(home)), 0);
+	KUNIT_ASSERT_EQ(test, repl_test_run_on(current, home), 0);
 	table = pte_alloc_one(t->mm);
 	KUNIT_ASSERT_NOT_NULL(test, table);
 	pmd = READ_ONCE(*t->pmdp);
@@ -296,7 +293,7 @@ static void repl_test_lazy_gather_began_before(struct kunit *test)
 	struct mmu_gather tlb;
 
 	repl_test_lazy(test, 0);
-	domain = domain_of(raw_smp_processor_id());
+	domain = this_domain();
 	filtered = t->mm->pgtable_repl->filtered;
 	KUNIT_ASSERT_TRUE(test, domainmask_test(domain, &filtered));
 	tlb_gather_mmu(&tlb, t->mm);
@@ -355,11 +352,11 @@ static void repl_test_lazy_knows_when_domains_were_others(struct kunit *test)
 	cpumask_copy(mm_cpumask(t->mm), cpu_online_mask);
 	__pgtable_repl_add_sharers(to, t->mm, addr);
 	KUNIT_EXPECT_FALSE(test, cpumask_equal(to, cpu_online_mask));
-	pgtable_repl_map++;
+	repl_domain_map_expire();
 	__pgtable_repl_add_sharers(to, t->mm, addr);
 	KUNIT_EXPECT_TRUE(test, cpumask_equal(to, cpu_online_mask));
 	KUNIT_EXPECT_TRUE(test, repl_test_reaches_all(t, addr));
-	pgtable_repl_map--;
+	t->mm->pgtable_repl->gen = repl_domain_gen();
 	cpumask_clear(mm_cpumask(t->mm));
 	free_cpumask_var(to);
 	repl_test_empty(t);
@@ -379,11 +376,10 @@ static void repl_test_lazy_gather_minds_khugepaged(struct kunit *test)
 
 	repl_test_lazy(test, 0);
 	repl_test_used(test);
-	home = page_to_nid(virt_to_page(t->ptep));
-	if (!node_isset(home, t->mm->pgtable_repl->owner.policy.nodes))
+	home = repl_test_home(t);
+	if (!pgtable_repl_domain_root(t->mm, home))
 		kunit_skip(test, "the table's node has no CPUs");
-	KUNIT_ASSERT_EQ(test, set_cpus_allowed_ptr(current,
-				pgtable_repl_domain_cpus(home)), 0);
+	KUNIT_ASSERT_EQ(test, repl_test_run_on(current, home), 0);
 	repl_test_fault(t, TEST_USED);
 	pmd = READ_ONCE(*t->pmdp);
 	KUNIT_ASSERT_NOT_NULL(test, repl_find(virt_to_ptdesc(t->pmdp), home));

@@ -196,8 +196,11 @@ void __pgtable_repl_free_tlb(struct mmu_gather *tlb, struct ptdesc *table)
 {
 	unsigned long start = tlb->start, end = tlb->end;
 
-	if (tlb->repl_recording)
-		repl_add_home(table, &tlb->repl_domains);
+	if (tlb->repl_recording) {
+		rcu_read_lock();
+		repl_add_home(repl_domain_map_read(), table, &tlb->repl_domains);
+		rcu_read_unlock();
+	}
 	while (table->pt_repl) {
 		struct ptdesc *copy = table->pt_repl;
 

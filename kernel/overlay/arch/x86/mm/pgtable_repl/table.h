@@ -294,24 +294,23 @@ static inline spinlock_t *repl_lock_child(struct mm_struct *mm, struct ptdesc *c
 }
 
 /*
- * The domain that a canonical PTE table is the own one of: that of the node it
- * lies on, or, where a node has several, that of the CPU it was allocated on, if
- * that is one of them.  PGTABLE_REPL_NO_DOMAIN if the node has none.
+ * The domain that walks a canonical PTE table itself: that of the node it lies on,
+ * or, where a node has several, that of the CPU it was allocated on, if that is one
+ * of them.  PGTABLE_REPL_NO_DOMAIN if the node has none.
  */
-static inline unsigned int repl_table_domain(const struct ptdesc *table)
+static inline unsigned int repl_dir_home(const struct repl_domain_map *map,
+					 const struct ptdesc *table)
 {
-	unsigned int nid = page_to_nid(ptdesc_page(table));
-
-	if (likely(!READ_ONCE(pgtable_repl_finer)))
-		return min(nid, PGTABLE_REPL_NO_DOMAIN);
-	return pgtable_repl_home_domain(nid, table->pt_repl_cpu - 1);
+	return repl_domain_home(map, page_to_nid(ptdesc_page(table)),
+				table->pt_repl_cpu - 1);
 }
 
 /* Add the domain that may be linked to a canonical PTE table itself. */
-static inline void repl_add_home(const struct ptdesc *table,
+static inline void repl_add_home(const struct repl_domain_map *map,
+				 const struct ptdesc *table,
 				 domainmask_t *domains)
 {
-	unsigned int domain = repl_table_domain(table);
+	unsigned int domain = repl_dir_home(map, table);
 
 	if (domain != PGTABLE_REPL_NO_DOMAIN)
 		__domainmask_set(domain, domains);
@@ -324,8 +323,14 @@ static inline void repl_add_home(const struct ptdesc *table,
 static inline bool repl_wants_copy(struct ptdesc *table, enum pg_level level,
 				   unsigned int domain)
 {
-	return level > PG_LEVEL_4K ||
-	       repl_table_domain(table) != domain;
+	bool wants = true;
+
+	if (level == PG_LEVEL_4K) {
+		rcu_read_lock();
+		wants = repl_dir_home(repl_domain_map_read(), table) != domain;
+		rcu_read_unlock();
+	}
+	return wants;
 }
 
 /*

@@ -34,20 +34,21 @@ static void repl_test_change_of_mask(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
 	nodemask_t nodes, one;
-	unsigned int d;
+	int nid;
 
 	pgtable_repl_nodes(&nodes);
 	repl_test_tables(test);
 	repl_test_fill(t);
 	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	for_each_node_mask(d, nodes) {
-		one = nodemask_of_node(d);
+	for_each_node_mask(nid, nodes) {
+		one = nodemask_of_node(nid);
 		KUNIT_ASSERT_EQ(test, repl_test_set(t, &one), 0);
 		KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
 		KUNIT_EXPECT_EQ(test, repl_test_pages(t),
-			atomic_long_read(&t->mm->pgtable_repl->owner.node_pages[d]));
+			atomic_long_read(&t->mm->pgtable_repl->owner.node_pages[nid]));
 		KUNIT_EXPECT_NOT_NULL(test,
-				      pgtable_repl_domain_root(t->mm, d));
+				      pgtable_repl_domain_root(t->mm,
+							repl_test_domain(nid)));
 	}
 	repl_test_empty(t);
 }
@@ -161,26 +162,6 @@ static void repl_test_check_finds_damage(struct kunit *test)
 	repl_test_empty(t);
 }
 
-/* Which CPUs a domain has, and which domain a CPU belongs to, are one table. */
-static void repl_test_domains_agree_with_cpus(struct kunit *test)
-{
-	unsigned int domain, found;
-	int cpu;
-
-	for_each_online_cpu(cpu) {
-		found = 0;
-		for (domain = 0; domain < pgtable_repl_nr_domains(); domain++) {
-			if (!cpumask_test_cpu(cpu, pgtable_repl_domain_cpus(domain)))
-				continue;
-			found++;
-			KUNIT_EXPECT_EQ(test, domain, domain_of(cpu));
-			KUNIT_EXPECT_EQ(test, pgtable_repl_domain_node(domain),
-					cpu_to_node(cpu));
-		}
-		KUNIT_EXPECT_EQ(test, found, 1);
-	}
-}
-
 /* A worker that builds trees may get to a new address space before its maker. */
 static void repl_test_has_one_root_a_domain(struct kunit *test)
 {
@@ -211,7 +192,6 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_filled_before_it_is_linked),
 	KUNIT_CASE(repl_test_moved_below_a_fallback),
 	KUNIT_CASE(repl_test_check_finds_damage),
-	KUNIT_CASE(repl_test_domains_agree_with_cpus),
 	KUNIT_CASE(repl_test_has_one_root_a_domain),
 	{ }
 };

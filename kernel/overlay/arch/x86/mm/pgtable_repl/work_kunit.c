@@ -442,7 +442,7 @@ static void repl_test_charging_is_not_allocating(struct kunit *test)
 	struct page *page;
 
 	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	domain = first_node(t->mm->pgtable_repl->owner.policy.nodes);
+	domain = repl_test_domain(first_node(t->mm->pgtable_repl->owner.policy.nodes));
 	if (register_trace_mm_page_alloc(repl_test_allocs, &a))
 		kunit_skip(test, "needs CONFIG_TRACEPOINTS");
 	page = pgtable_repl_alloc_page(mm_repl_owner(t->mm), domain, 0,
