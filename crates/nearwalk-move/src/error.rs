@@ -41,6 +41,36 @@ pub enum Error {
     )]
     Unsupported,
 
+    /// No `/dev/exchange_pages`.
+    #[error(
+        "this kernel cannot exchange pages: there is no {0} (Nearwalk's kernel with \
+         CONFIG_FOLIO_EXCHANGE has it); `nearwalk move` moves them"
+    )]
+    NoExchange(&'static str),
+
+    /// `/dev/exchange_pages` is root's.
+    #[error("{0}: no permission; only root can exchange pages")]
+    ExchangeNotPermitted(&'static str),
+
+    /// Each page of one has its partner in the other.
+    #[error("--a has {a} pages and --b has {b}; both must have as many")]
+    UnequalRanges { a: u64, b: u64 },
+
+    /// A page cannot be its own partner.
+    #[error("--a and --b overlap; a page cannot change places with itself")]
+    Overlap,
+
+    /// Not as it was, or not where it should be.
+    #[error(
+        "verified in vain: {changed} pages have changed, {misplaced} are not in their \
+         partner's frame (of {pages})"
+    )]
+    NotVerified {
+        pages: u64,
+        changed: u64,
+        misplaced: u64,
+    },
+
     /// Anything else.
     #[error("{what}: {source}")]
     Io { what: String, source: io::Error },

@@ -5,13 +5,20 @@
 //! Reading order: [`outcome`] (what can become of a page), [`memory`] (the process
 //! as the kernel shows it, behind a trait), [`mover`] (what is asked of the kernel,
 //! and again, until each page's fate is known), [`report`], and [`cli`].
+//!
+//! `nearwalk exchange`: pages of a process change places. [`pairs`] (who with whom,
+//! and what became of them), [`device`] (who does it), [`verify`], and [`exchange`].
 
 pub mod cli;
+mod device;
 mod error;
+pub mod exchange;
 mod memory;
 mod mover;
 mod outcome;
+mod pairs;
 mod report;
+mod verify;
 
 pub use error::Error;
 pub use outcome::{Outcome, Outcomes};

@@ -68,6 +68,32 @@ impl Live {
         })
     }
 
+    /// The entries of a range's pages in the process's pagemap, as far as there are.
+    fn entries(&self, range: &Range<u64>) -> io::Result<Vec<u64>> {
+        let count = usize::try_from((range.end - range.start) / PAGE).unwrap_or(0);
+        let mut bytes = vec![0; count * 8];
+        let mut read = 0;
+        while read < bytes.len() {
+            let at = range.start / PAGE * 8 + read as u64;
+            match self.pagemap.read_at(&mut bytes[read..], at) {
+                Ok(0) => break,
+                Ok(more) => read += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let words = bytes[..read].chunks_exact(8);
+        Ok(words
+            .map(|word| u64::from_ne_bytes(word.try_into().expect("eight of them")))
+            .collect())
+    }
+
+    /// The frame of each page of a range; 0 where there is none, or to who is not root.
+    pub(crate) fn frames(&self, range: &Range<u64>) -> io::Result<Vec<u64>> {
+        let frame = |word| if word & PRESENT != 0 { word & FRAME } else { 0 };
+        Ok(self.entries(range)?.into_iter().map(frame).collect())
+    }
+
     /// Whether the page frame is the rest of a larger page.
     fn is_tail(&self, frame: u64) -> bool {
         let mut word = [0; 8];
@@ -89,23 +115,10 @@ fn denied(pid: u32, what: String, error: io::Error) -> Error {
 
 impl Memory for Live {
     fn pages(&mut self, range: Range<u64>) -> io::Result<Vec<Page>> {
-        let count = usize::try_from((range.end - range.start) / PAGE).unwrap_or(0);
-        let mut bytes = vec![0; count * 8];
-        let mut read = 0;
-        while read < bytes.len() {
-            let at = range.start / PAGE * 8 + read as u64;
-            match self.pagemap.read_at(&mut bytes[read..], at) {
-                Ok(0) => break,
-                Ok(more) => read += more,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
         let mut pages = Vec::new();
         // Of the page before the first nothing is known.
         let mut before = None;
-        for (index, word) in bytes[..read].chunks_exact(8).enumerate() {
-            let word = u64::from_ne_bytes(word.try_into().expect("eight of them"));
+        for (index, word) in self.entries(&range)?.into_iter().enumerate() {
             let frame = if word & PRESENT != 0 { word & FRAME } else { 0 };
             if word & (PRESENT | SWAPPED) != 0 {
                 pages.push(Page {

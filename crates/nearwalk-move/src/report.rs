@@ -121,7 +121,7 @@ impl Report {
     }
 }
 
-fn bytes(bytes: u64) -> String {
+pub(crate) fn bytes(bytes: u64) -> String {
     let (value, unit) = match bytes {
         0..0x10_0000 => (bytes as f64 / 1024.0, "K"),
         0x10_0000..0x4000_0000 => (bytes as f64 / 1_048_576.0, "M"),

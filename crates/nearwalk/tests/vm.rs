@@ -423,3 +423,63 @@ cat /run/holder
     assert_eq!(ran.of("refused").matches("status 2").count(), 1);
     ran.assert("data", "40 of 40 MiB are the same");
 }
+
+/// Pages of a process change places and stay what they were; what cannot is told, or
+/// moved.
+#[test]
+fn pages_change_places_and_stay_what_they_were() {
+    let script = r#"
+step() { printf '\n== %s\n' "$1"; }
+status() { "$@"; echo "status $?"; }
+PATH=$2:$PATH
+echo 0 >/proc/sys/kernel/numa_balancing
+mkfifo /run/say
+taskset -c 0 python3 -c "$4" </run/say >/run/places &
+pid=$!
+exec 3>/run/say
+until grep -q filled /run/places; do sleep 0.1; done
+at() { sed -n "s/^$1 //p" /run/places; }
+pages() { a=$1 b=$2; shift 2; nearwalk exchange $pid --a $(at $a) --b $(at $b) "$@"; }
+step base
+pages a b --verify --json
+step back
+status pages a b
+step huge
+pages huge_a huge_b --verify --json
+step unequal
+status pages a shared
+step fallback
+pages b shared --fallback migrate --verify --json
+step refused
+status pages a a
+status nearwalk exchange $pid --a $(at a) --b $(at huge_a)
+status nearwalk exchange 999999 --a 1000-2000 --b 3000-4000
+status nearwalk exchange 2 --a 1000-2000 --b 3000-4000
+status setpriv --reuid=65534 --clear-groups nearwalk exchange $pid --a 1000-2000 --b 3000-4000
+step data
+echo >&3
+wait $pid
+cat /run/places
+"#;
+    let ran = Steps::run_with(script, include_str!("places.py"));
+    let json = |step: &str| -> serde_json::Value {
+        serde_json::from_str(ran.of(step).trim()).unwrap_or_else(|_| panic!("{}", ran.of(step)))
+    };
+    assert_eq!(json("base")["pairs"]["exchanged"], 512);
+    assert_eq!(json("base")["verified_pages"], 1024);
+    ran.assert("back", "512 pairs       2M each");
+    ran.assert("back", "status 0");
+    assert_eq!(json("huge")["pairs"]["exchanged"], 2);
+    assert_eq!(json("huge")["pages"]["exchanged"], 1024);
+    ran.assert("unequal", "not anonymous memory");
+    ran.assert("unequal", "status 1");
+    assert_eq!(json("fallback")["pairs"]["moved"], 512);
+    assert_eq!(json("fallback")["verified_pages"], 1024);
+    ran.assert("refused", "--a and --b overlap");
+    ran.assert("refused", "--a has 512 pages and --b has 1024");
+    ran.assert("refused", "there is no process 999999");
+    ran.assert("refused", "process 2 has no memory of its own");
+    ran.assert("refused", "only root can exchange pages");
+    assert_eq!(ran.of("refused").matches("status 1").count(), 5);
+    ran.assert("data", "5 of 5 are the same");
+}
