@@ -4,6 +4,10 @@
  * plugin counts the instructions of the call by phase (mark.h).
  *
  *   move --cpu N --other N --from NODE --to NODE --size BYTES --pages N --rounds N
+ *	[--exchange 1]
+ *
+ * With --exchange, as many pages of the other node change places with them, by
+ * /dev/exchange_pages of Nearwalk's kernel: what two calls would do otherwise.
  *
  * SIZE is that of the pages: 4096, 65536 or 2097152. Each round has pages that were
  * never moved. Output, one line a round:
@@ -13,6 +17,7 @@
  * HELPED those of them that helpers copied.
  */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <getopt.h>
 #include <linux/mempolicy.h>
 #include <pthread.h>
@@ -23,6 +28,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -32,6 +38,16 @@
 
 #define HUGE	(2UL << 20)
 #define ENABLED	"/sys/kernel/mm/transparent_hugepage/hugepages-%skB/enabled"
+
+/* As in <linux/exchange_pages.h>, which other kernels do not have. */
+struct exchange_pages {
+	uint32_t size, flags;
+	int32_t pidfd;
+	uint32_t pad;
+	uint64_t nr, from, to, status;
+};
+
+#define EXCHANGE_PAGES	_IOW(0xBA, 0x40, struct exchange_pages)
 
 static void fail(const char *fmt, ...)
 {
@@ -115,6 +131,17 @@ static char *map(size_t len, size_t size)
 	return mem;
 }
 
+static char *map_on(size_t len, size_t size, unsigned long node)
+{
+	unsigned long nodes = 1UL << node;
+	char *mem = map(len, size);
+
+	if (syscall(SYS_mbind, mem, len, MPOL_BIND, &nodes, 8 * sizeof(nodes), 0))
+		fail("cannot have memory on node %lu", node);
+	memset(mem, 2, len);
+	return mem;
+}
+
 /* Whether the page, of this size, lies whole on the node, in one frame. */
 static bool whole(uint64_t *entries, size_t size)
 {
@@ -137,15 +164,16 @@ int main(int argc, char **argv)
 		{ "size", required_argument, NULL, 's' },
 		{ "pages", required_argument, NULL, 'n' },
 		{ "rounds", required_argument, NULL, 'r' },
+		{ "exchange", required_argument, NULL, 'x' },
 		{ }
 	};
 	unsigned long value[128] = { 0 };
 	const struct timespec pause = { .tv_nsec = 40 * 1000 * 1000 };
-	int c, *nodes, *status;
+	int c, device = -1, *nodes, *status;
 	unsigned long round, i, n, from, to;
 	size_t size, len;
 	pthread_t thread;
-	void **pages;
+	void **pages, **others;
 
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		if (c == '?')
@@ -168,10 +196,15 @@ int main(int argc, char **argv)
 	/* The kernel takes the largest that is enabled. */
 	enable("64", size == 65536);
 	enable("2048", size == HUGE);
+	if (value['x'])
+		device = open("/dev/exchange_pages", O_RDWR);
+	if (value['x'] && device < 0)
+		fail("no /dev/exchange_pages");
 	pages = calloc(n, sizeof(*pages));
+	others = calloc(n, sizeof(*others));
 	nodes = calloc(n, sizeof(*nodes));
 	status = calloc(n, sizeof(*status));
-	if (!pages || !nodes || !status)
+	if (!pages || !others || !nodes || !status)
 		fail("no memory");
 	nearwalk_mark_program();
 	for (round = 0; round < value['r']; round++) {
@@ -180,12 +213,24 @@ int main(int argc, char **argv)
 		unsigned long helped = counter("pgmigrate_copied_helper");
 		uint64_t entries[HUGE / 4096];
 		unsigned long moved = 0;
-		char *mem = map(len, size);
+		char *mem = map(len, size), *there = NULL;
+		struct exchange_pages call = {
+			.size = sizeof(call),
+			.pidfd = -1,
+			.nr = n,
+			.from = (uintptr_t)pages,
+			.to = (uintptr_t)others,
+			.status = (uintptr_t)status,
+		};
 		FILE *f;
+
+		if (value['x'])
+			there = map_on(len, size, to);
 
 		memset(mem, 1, len);
 		for (i = 0; i < n; i++) {
 			pages[i] = mem + i * size;
+			others[i] = there + i * size;
 			nodes[i] = to;
 			status[i] = -1;
 		}
@@ -194,7 +239,10 @@ int main(int argc, char **argv)
 		pthread_barrier_wait(&meeting);
 		nanosleep(&pause, NULL);
 		nearwalk_mark_begin();
-		syscall(SYS_move_pages, 0, n, pages, nodes, status, MPOL_MF_MOVE);
+		if (value['x'])
+			ioctl(device, EXCHANGE_PAGES, &call);
+		else
+			syscall(SYS_move_pages, 0, n, pages, nodes, status, MPOL_MF_MOVE);
 		nearwalk_mark_end();
 		if (syscall(SYS_move_pages, 0, n, pages, NULL, status, 0))
 			fail("cannot see where pages are");
@@ -215,6 +263,8 @@ int main(int argc, char **argv)
 		       counter("pgmigrate_copied_helper") - helped);
 		fflush(stdout);
 		munmap(mem, len);
+		if (there)
+			munmap(there, len);
 	}
 	return 0;
 }

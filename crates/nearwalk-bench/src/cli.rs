@@ -215,7 +215,7 @@ struct MoveArgs {
         long,
         value_enum,
         value_delimiter = ',',
-        default_value = "stock,off,parallel,concurrent"
+        default_value = "stock,off,parallel,concurrent,exchange"
     )]
     columns: Vec<moves::Column>,
 

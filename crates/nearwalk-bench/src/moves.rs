@@ -29,9 +29,12 @@ const PHASES: [(&str, &[&str]); 10] = [
     ("alloc", &["alloc_migration_target"]),
     ("unmap", &["try_to_migrate"]),
     ("flush", &["try_to_unmap_flush", "flush_tlb_mm_range"]),
-    ("dispatch", &["[migrate_copy_batch]"]),
+    ("dispatch", &["[migrate_copy_batch]", "[migrate_pairs]"]),
     ("copy", &["copy_mc_to_kernel"]),
-    ("mapping", &["migrate_folio", "[__migrate_folio]"]),
+    (
+        "mapping",
+        &["migrate_folio", "[__migrate_folio]", "[exchange_identity]"],
+    ),
     ("remap", &["folio_add_lru", "remove_migration_pte"]),
     ("free", &["__folio_put"]),
 ];
@@ -77,6 +80,8 @@ pub enum Column {
     Parallel,
     /// Four copy threads, eight huge pages in flight
     Concurrent,
+    /// Pages of both nodes change places, by one CPU
+    Exchange,
 }
 
 impl Column {
@@ -86,12 +91,21 @@ impl Column {
             Column::Off => "off",
             Column::Parallel => "parallel",
             Column::Concurrent => "concurrent",
+            Column::Exchange => "exchange",
+        }
+    }
+
+    /// How many moves a page of it stands for.
+    fn moves(self) -> u64 {
+        match self {
+            Column::Exchange => 2,
+            _ => 1,
         }
     }
 
     fn sysctls(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Column::Stock | Column::Off => &[],
+            Column::Stock | Column::Off | Column::Exchange => &[],
             Column::Parallel => &[("vm.migrate_copy_threads", "4")],
             Column::Concurrent => &[
                 ("vm.migrate_copy_threads", "4"),
@@ -167,7 +181,7 @@ impl Task {
         let mut config = self.config(column, kernel);
         config.plugin = Some(Plugin::phases(&config.nodes, &symbols.0, &seen.0));
         let (out, errors) = (Collected::default(), Collected::default());
-        let job = Job::new(["sh", "-c", &self.script()])
+        let job = Job::new(["sh", "-c", &self.script(column)])
             .stdout(out.clone())
             .stderr(errors.clone());
         let outcome = Vm::start(&config, job)?.wait()?;
@@ -211,7 +225,7 @@ impl Task {
         }
     }
 
-    fn script(&self) -> String {
+    fn script(&self, column: Column) -> String {
         let mut script = String::from(
             "set -e; echo 100000000 \
              >/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs; ",
@@ -220,10 +234,12 @@ impl Task {
             for pages in &self.pages {
                 let _ = write!(
                     script,
-                    "{} --cpu 1 --other 0 --from 0 --to 1 --size {} --pages {pages} --rounds {}; ",
+                    "{} --cpu 1 --other 0 --from 0 --to 1 --size {} --pages {pages} --rounds {} \
+                     --exchange {}; ",
                     quoted(&self.program),
                     size.bytes(),
                     self.rounds,
+                    u8::from(column == Column::Exchange),
                 );
             }
         }
@@ -326,7 +342,8 @@ fn names() -> impl Iterator<Item = &'static str> {
 pub fn table(found: &Found) -> String {
     let mut text = String::from(
         "Instructions for a page, of one call of move_pages(), counted. `all` is without the\n\
-         copies; `flushes` are calls. Copied ahead: by the copy engine, of these by helpers.\n\n",
+         copies; `flushes` are calls. Copied ahead: by the copy engine, of these by helpers.\n\
+         The ratio is to the first line, that of an exchange, which is two moves, to twice it.\n\n",
     );
     let _ = write!(text, "{:<7}{:>6} {:<11}", "size", "pages", "");
     for name in names() {
@@ -349,7 +366,7 @@ pub fn table(found: &Found) -> String {
         for (column, cell) in cells {
             let each = |count: u64| count as f64 / cell.pages as f64;
             let all = cell.without_copies();
-            let base = *base.get_or_insert(all);
+            let base = *base.get_or_insert(all) * column.moves();
             let _ = write!(
                 text,
                 "{:<7}{:>6} {:<11}",
@@ -428,9 +445,9 @@ mod tests {
     fn functions_become_phases() {
         let lines = symbol_lines(&map("")).unwrap();
         assert!(lines.contains("ffffffff81000000 drain\n"), "{lines}");
-        assert!(lines.contains(" dispatch\n"), "{lines}");
+        assert_eq!(lines.matches(" dispatch\n").count(), 2, "{lines}");
         let lines = symbol_lines(&map("migrate_copy_batch")).unwrap();
-        assert!(!lines.contains("dispatch"), "{lines}");
+        assert_eq!(lines.matches(" dispatch\n").count(), 1, "{lines}");
         let error = symbol_lines(&map("try_to_migrate")).unwrap_err();
         assert!(error.contains("try_to_migrate"), "{error}");
     }
@@ -464,8 +481,20 @@ mod tests {
             words.contains(&"1.000") && words.contains(&"100%"),
             "{line}"
         );
+        // Twice as many moves for the same instructions.
+        let found = [
+            (Column::Off, join(LINES, SECTIONS).unwrap()),
+            (Column::Exchange, join(LINES, SECTIONS).unwrap()),
+        ];
+        let text = super::table(&found);
+        let line = text
+            .lines()
+            .find(|line| line.contains("exchange  "))
+            .unwrap();
+        assert!(line.contains(" 0.500 "), "{line}");
+        let found = [(Column::Off, join(LINES, SECTIONS).unwrap())];
         let csv = csv(&found);
-        assert_eq!(csv.lines().count(), 1 + 2 * (PHASES.len() + 1));
+        assert_eq!(csv.lines().count(), 1 + PHASES.len() + 1);
         assert!(
             csv.contains("off,2097152,8,8,0,4096,0,unmap,8,600\n"),
             "{csv}"
