@@ -81,7 +81,8 @@ static struct page *exchange_piece(struct page *a, struct page *b, size_t at)
 {
 	char *from = kmap_local_page(a), *to = kmap_local_page(b);
 	struct page *bad = NULL;
-	char piece[EXCHANGE_PIECE];
+	/* Written before it is read: zeroing it would be a third of the work. */
+	char piece[EXCHANGE_PIECE] __uninitialized;
 
 	if (exchange_mc(piece, from + at, sizeof(piece))) {
 		bad = a;
