@@ -31,6 +31,7 @@
 #include <linux/cpu.h>
 #include <linux/cpuhotplug.h>
 #include <linux/cpumask.h>
+#include <linux/pgtable_repl_domain.h>
 #include <linux/rcupdate.h>
 #include <linux/slab.h>
 #include <linux/topology.h>
@@ -89,6 +90,23 @@ int pgtable_repl_domain_node(unsigned int domain)
 EXPORT_SYMBOL_GPL(pgtable_repl_domain_node);
 
 /**
+ * pgtable_repl_cpu_to_domain() - the domain that a CPU belongs to
+ * @cpu: the CPU
+ *
+ * Return: the domain; pgtable_repl_nr_domains() or more if it belongs to none.
+ */
+unsigned int pgtable_repl_cpu_to_domain(int cpu)
+{
+	unsigned int domain;
+
+	rcu_read_lock();
+	domain = repl_domain_of(repl_domain_map_read(), cpu);
+	rcu_read_unlock();
+	return domain;
+}
+EXPORT_SYMBOL_GPL(pgtable_repl_cpu_to_domain);
+
+/**
  * pgtable_repl_generation() - which meaning domain numbers have
  *
  * What is recorded by numbers of domains is no good once this has changed.
@@ -97,6 +115,7 @@ unsigned int pgtable_repl_generation(void)
 {
 	return repl_domain_gen();
 }
+EXPORT_SYMBOL_GPL(pgtable_repl_generation);
 
 /* The same as repl_domain_home(), where nodes have several domains. */
 unsigned int repl_domain_home_of(const struct repl_domain_map *map, int nid,

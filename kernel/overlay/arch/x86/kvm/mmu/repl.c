@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Nested page tables by translation domain: who uses which tree.
+ *
+ * A virtual machine may have several trees of nested page tables: TDP roots that differ
+ * in role.domain, the tree's key.  KVM keeps all roots coherent anyway: whoever zaps,
+ * write-protects, ages or clears dirty bits visits all of them.  So any vCPU may use
+ * any tree, at any time.  This decides which it is to be.
+ *
+ * What keeps translations of different trees apart is the flush at the end of
+ * kvm_mmu_load(): hardware tags them by address space identifiers on AMD, not by
+ * the root.  So
+ * - roots are loaded there only, and a root of another key never stays among
+ *   prev_roots, from where kvm_mmu_new_pgd() takes roots without a flush;
+ * - who changes the map makes KVM_REQ_MMU_FREE_OBSOLETE_ROOTS of all vCPUs at the
+ *   end.  When that returns, nobody is in the guest on a tree that the map does
+ *   not name any more, and nobody gets there before having chosen again and flushed.
+ *
+ * vcpu->arch.repl_key is the key of the tree that a vCPU is to load, or has.  It is
+ * written by __kvm_repl_switch() only.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/moduleparam.h>
+#include <linux/slab.h>
+
+#include "mmu.h"
+#include "repl_internal.h"
+#include "spte.h"
+#include "tdp_mmu.h"
+
+/* 0: never, 1: on request, 2: lazy for new virtual machines. */
+static unsigned int kvm_repl_param = 1;
+
+static int kvm_repl_param_set(const char *text, const struct kernel_param *kp)
+{
+	return param_set_uint_minmax(text, kp, 0, 2);
+}
+
+static const struct kernel_param_ops kvm_repl_param_ops = {
+	.set = kvm_repl_param_set,
+	.get = param_get_uint,
+};
+
+module_param_cb(pgtable_repl, &kvm_repl_param_ops, &kvm_repl_param, 0644);
+MODULE_PARM_DESC(pgtable_repl,
+		 "Nested page tables by domain: 0 never, 1 on request, 2 lazy for new VMs");
+
+/* Guards the first mode of any virtual machine. */
+static DEFINE_MUTEX(kvm_repl_first_lock);
+
+/**
+ * kvm_repl_unable() - why a virtual machine cannot have trees by domain
+ * @kvm: the virtual machine
+ *
+ * Return: NULL, if it can.
+ */
+const char *kvm_repl_unable(struct kvm *kvm)
+{
+	if (!READ_ONCE(kvm_repl_param))
+		return "kvm.pgtable_repl is 0";
+	if (!tdp_mmu_enabled)
+		return "the TDP MMU is off";
+#if IS_ENABLED(CONFIG_HYPERV)
+	/* hv_track_root_tdp() wants one root. */
+	if (kvm_x86_ops.flush_remote_tlbs)
+		return "Hyper-V flushes TLBs";
+#endif
+	if (kvm->arch.vm_type != KVM_X86_DEFAULT_VM &&
+	    kvm->arch.vm_type != KVM_X86_SW_PROTECTED_VM)
+		return "not tried with this type of virtual machine";
+	return NULL;
+}
+
+/**
+ * kvm_repl_key_of_cpu() - the tree that vCPUs on a CPU are to use
+ * @repl: of which virtual machine
+ * @cpu: the CPU
+ */
+u8 kvm_repl_key_of_cpu(struct kvm_repl *repl, int cpu)
+{
+	unsigned int domain;
+
+	if (!READ_ONCE(repl->map.lazy) ||
+	    READ_ONCE(repl->map.gen) != pgtable_repl_generation())
+		return READ_ONCE(repl->map.fallback);
+	domain = pgtable_repl_cpu_to_domain(cpu);
+	return domain < KVM_REPL_DOMAINS ? READ_ONCE(repl->map.key_of[domain]) :
+					   READ_ONCE(repl->map.fallback);
+}
+
+/*
+ * Only asks.  Threads that load a vCPU for an ioctl of theirs are nothing to go by:
+ * it does not run where they do.
+ */
+void __kvm_repl_vcpu_load(struct kvm_vcpu *vcpu, int cpu)
+{
+	struct kvm_repl *repl = kvm_repl_of(vcpu->kvm);
+
+	if (!vcpu->wants_to_run)
+		return;
+	if (kvm_repl_key_of_cpu(repl, cpu) != vcpu->arch.repl_key)
+		kvm_make_request(KVM_REQ_MMU_FREE_OBSOLETE_ROOTS, vcpu);
+	if (READ_ONCE(repl->map.lazy) &&
+	    READ_ONCE(repl->map.gen) != pgtable_repl_generation())
+		queue_work(system_unbound_wq, &repl->work);
+}
+
+static bool kvm_repl_other(hpa_t hpa, u8 key)
+{
+	struct kvm_mmu_page *sp;
+
+	if (!VALID_PAGE(hpa))
+		return false;
+	sp = root_to_sp(hpa);
+	return sp && sp->role.domain != key;
+}
+
+/*
+ * Choose the tree of the CPU that this runs on, and let go of roots of others.
+ *
+ * What is loaded is looked at, not what was chosen before: root_role may have been
+ * worked out anew since, with nothing loaded.  Tables for guests of guests are no part
+ * of this: while one of these runs, the roots of its host are freed here, and it
+ * loads another one on the way back.
+ *
+ * Context: @vcpu is loaded.
+ */
+void __kvm_repl_switch(struct kvm_vcpu *vcpu)
+{
+	struct kvm_repl *repl = kvm_repl_of(vcpu->kvm);
+	struct kvm_mmu *mmu = &vcpu->arch.root_mmu;
+	unsigned long roots = 0;
+	u8 key;
+	int i;
+
+	/* Loaded elsewhere from here on, it sees what is written here, and asks again. */
+	preempt_disable();
+	key = kvm_repl_key_of_cpu(repl, smp_processor_id());
+	if (key != vcpu->arch.repl_key) {
+		WRITE_ONCE(vcpu->arch.repl_key, key);
+		atomic_long_inc(&repl->switches);
+	}
+	preempt_enable();
+
+	/* Not initialised yet. */
+	if (!mmu->root_role.direct)
+		return;
+	mmu->root_role.domain = key;
+	if (kvm_repl_other(mmu->root.hpa, key))
+		roots |= KVM_MMU_ROOT_CURRENT;
+	for (i = 0; i < KVM_MMU_NUM_PREV_ROOTS; i++)
+		if (kvm_repl_other(mmu->prev_roots[i].hpa, key))
+			roots |= KVM_MMU_ROOT_PREVIOUS(i);
+	if (roots)
+		kvm_mmu_free_roots(vcpu->kvm, mmu, roots);
+}
+
+/*
+ * Drop the trees that the map does not name.
+ *
+ * The map has been changed and all vCPUs were asked, so nobody is in the guest on one
+ * of these.  A vCPU that is not, and has it loaded, flushes before it enters, as
+ * another root is loaded.  Hence none of this flushes.
+ *
+ * Context: @repl->lock
+ */
+static void kvm_repl_drop(struct kvm_repl *repl, const unsigned long *keep)
+{
+	struct kvm *kvm = repl->kvm;
+	struct kvm_mmu_page *root = NULL;
+	unsigned long dropped = 0;
+
+	/*
+	 * Most of the work, while roots are valid: notifiers find what is left, and
+	 * nobody who changes memory slots has to wait.  If a root becomes invalid
+	 * meanwhile, two of us take the same tables down, which is fine.
+	 */
+	while ((root = kvm_repl_next_root(kvm, root))) {
+		if (test_bit(root->role.domain, keep))
+			continue;
+		read_lock(&kvm->mmu_lock);
+		if (!root->role.invalid)
+			tdp_mmu_zap_root(kvm, root, true);
+		read_unlock(&kvm->mmu_lock);
+	}
+
+	/*
+	 * The roots: as __kvm_mmu_zap_all_fast_front_half() does with all.  Faults that
+	 * began before have put little back in.  tdp_mmu_scheduled_root_to_zap is
+	 * slots_lock's, and a root that is invalid must have been zapped when that is
+	 * dropped: whoever deletes a slot next relies on it.
+	 */
+	mutex_lock(&kvm->slots_lock);
+	write_lock(&kvm->mmu_lock);
+	list_for_each_entry(root, &kvm->arch.tdp_mmu_roots, link) {
+		if (root->role.invalid || test_bit(root->role.domain, keep))
+			continue;
+		root->tdp_mmu_scheduled_root_to_zap = true;
+		root->role.invalid = true;
+		dropped++;
+	}
+	if (dropped)
+		kvm_make_all_cpus_request(kvm, KVM_REQ_MMU_FREE_OBSOLETE_ROOTS);
+	write_unlock(&kvm->mmu_lock);
+	if (dropped)
+		kvm_tdp_mmu_zap_invalidated_roots(kvm);
+	mutex_unlock(&kvm->slots_lock);
+	atomic_long_add(dropped, &repl->drops);
+}
+
+/*
+ * Put a map in force, entry by entry: who reads one of the old ones and one of the new
+ * ones has a key of some tree, and chooses again.
+ */
+static void kvm_repl_publish(struct kvm_repl *repl, const struct kvm_repl_map *new)
+{
+	struct kvm_repl_map *map = &repl->map;
+	unsigned int i;
+
+	lockdep_assert_held(&repl->lock);
+	for (i = 0; i < KVM_REPL_KEYS; i++) {
+		map->domain_of[i] = new->domain_of[i];
+		WRITE_ONCE(map->node[i], new->node[i]);
+	}
+	for (i = 0; i < KVM_REPL_DOMAINS; i++)
+		WRITE_ONCE(map->key_of[i], new->key_of[i]);
+	WRITE_ONCE(map->fallback, new->fallback);
+	map->nodes = new->nodes;
+	WRITE_ONCE(map->gen, new->gen);
+	WRITE_ONCE(map->lazy, new->lazy);
+	kvm_repl_pools_set(repl);
+	/*
+	 * A vCPU that is created meanwhile may not be asked.  It has nothing loaded, and
+	 * a lock was taken between its becoming visible and its first look at the map,
+	 * so it finds the new one.
+	 */
+	kvm_make_all_cpus_request(repl->kvm, KVM_REQ_MMU_FREE_OBSOLETE_ROOTS);
+}
+
+/* Change the map; drop what it does not name then. */
+static int kvm_repl_change(struct kvm_repl *repl, bool lazy, const nodemask_t *nodes)
+{
+	DECLARE_BITMAP(keep, KVM_REPL_KEYS) = { 0 };
+	struct kvm_repl_count *count;
+	struct kvm_repl_map *new;
+	unsigned int i;
+	int err = -ENOMEM;
+
+	lockdep_assert_held(&repl->lock);
+	new = kzalloc(sizeof(*new), GFP_KERNEL);
+	count = kvm_repl_count(repl->kvm);
+	if (!new || !count)
+		goto out;
+	err = kvm_repl_plan(&repl->map, count, lazy, nodes, new);
+	if (err)
+		goto out;
+	kvm_repl_publish(repl, new);
+	__set_bit(new->fallback, keep);
+	for (i = 0; i < KVM_REPL_DOMAINS; i++)
+		__set_bit(new->key_of[i], keep);
+	kvm_repl_drop(repl, keep);
+out:
+	kvm_repl_count_free(count);
+	kfree(new);
+	return err;
+}
+
+/*
+ * The host's domains have changed, and vCPUs use the fallback, or are about to.  Have
+ * none of what was there by the old numbers, then begin again.
+ */
+static void kvm_repl_work(struct work_struct *work)
+{
+	struct kvm_repl *repl = container_of(work, struct kvm_repl, work);
+	nodemask_t nodes, able;
+
+	mutex_lock(&repl->lock);
+	if (repl->map.lazy && repl->map.gen != pgtable_repl_generation()) {
+		nodes = repl->map.nodes;
+		kvm_repl_nodes(&able);
+		nodes_and(nodes, nodes, able);
+		/* Without memory for it, or domains there, one tree it is. */
+		if (!kvm_repl_change(repl, false, &nodes))
+			kvm_repl_change(repl, true, &nodes);
+	}
+	mutex_unlock(&repl->lock);
+}
+
+/* What @kvm has for this; made if there is none yet. */
+static struct kvm_repl *kvm_repl_get(struct kvm *kvm)
+{
+	struct kvm_repl *repl;
+	unsigned int i;
+
+	mutex_lock(&kvm_repl_first_lock);
+	repl = kvm->arch.repl;
+	if (repl)
+		goto out;
+	repl = kzalloc(struct_size(repl, pools, nr_node_ids), GFP_KERNEL_ACCOUNT);
+	if (!repl)
+		goto out;
+	if (kvm_repl_pools_alloc(repl)) {
+		kvm_repl_pools_free(repl);
+		kfree(repl);
+		repl = NULL;
+		goto out;
+	}
+	repl->kvm = kvm;
+	mutex_init(&repl->lock);
+	INIT_WORK(&repl->work, kvm_repl_work);
+	memset(repl->map.domain_of, KVM_REPL_NO_DOMAIN, sizeof(repl->map.domain_of));
+	for (i = 0; i < KVM_REPL_KEYS; i++)
+		repl->map.node[i] = NUMA_NO_NODE;
+	/* Who sees it sees that all use key 0, anywhere, as before. */
+	smp_store_release(&kvm->arch.repl, repl);
+out:
+	mutex_unlock(&kvm_repl_first_lock);
+	return repl;
+}
+
+/**
+ * kvm_repl_set() - set a mode
+ * @kvm: of this virtual machine
+ * @lazy: a tree for each domain, rather than one
+ * @nodes: of these nodes; not empty, if @lazy
+ *
+ * Return: 0, or a negative error code: then nothing has changed.
+ */
+int kvm_repl_set(struct kvm *kvm, bool lazy, const nodemask_t *nodes)
+{
+	struct kvm_repl *repl = NULL;
+	nodemask_t able;
+	int err = 0;
+
+	if (!lazy && !kvm_repl_has(kvm))
+		return 0;
+	kvm_repl_nodes(&able);
+	if (lazy && kvm_repl_unable(kvm))
+		err = -EOPNOTSUPP;
+	else if (lazy && (nodes_empty(*nodes) || !nodes_subset(*nodes, able)))
+		err = -EINVAL;
+	if (!err || kvm_repl_has(kvm)) {
+		repl = kvm_repl_get(kvm);
+		if (!repl)
+			err = -ENOMEM;
+	}
+	if (!err && mutex_lock_interruptible(&repl->lock))
+		return -EINTR;
+	if (!err) {
+		err = kvm_repl_change(repl, lazy, nodes);
+		mutex_unlock(&repl->lock);
+	}
+	if (err && repl)
+		atomic_long_inc(&repl->refused);
+	return err;
+}
+
+/**
+ * kvm_repl_init_vm() - a virtual machine is new
+ * @kvm: it; without roots and vCPUs yet
+ */
+void kvm_repl_init_vm(struct kvm *kvm)
+{
+	nodemask_t able;
+
+	if (READ_ONCE(kvm_repl_param) != 2 || kvm_repl_unable(kvm))
+		return;
+	kvm_repl_nodes(&able);
+	if (kvm_repl_set(kvm, true, &able))
+		pr_warn_ratelimited("no nested page tables by domain for a new VM\n");
+}
+
+/**
+ * kvm_repl_pre_destroy_vm() - a virtual machine goes
+ * @kvm: it; nobody else has a reference, its vCPUs are still there
+ */
+void kvm_repl_pre_destroy_vm(struct kvm *kvm)
+{
+	/* It asks vCPUs, which are going to be freed; and nobody queues it any more. */
+	if (kvm_repl_has(kvm))
+		cancel_work_sync(&kvm->arch.repl->work);
+}
+
+/**
+ * kvm_repl_uninit_vm() - the last of it
+ * @kvm: the virtual machine, whose trees are gone
+ */
+void kvm_repl_uninit_vm(struct kvm *kvm)
+{
+	if (!kvm_repl_has(kvm))
+		return;
+	kvm_repl_pools_free(kvm->arch.repl);
+	kfree(kvm->arch.repl);
+	kvm->arch.repl = NULL;
+}
+
+#ifdef CONFIG_KVM_PROVE_MMU
+/*
+ * @vcpu is about to enter the guest, with interrupts off, after the last chance
+ * for flushes.  No emulator keeps translations as hardware does: that a flush was
+ * left out shows here only.
+ *
+ * What guests of guests use comes and goes by flushes of its own.
+ */
+void kvm_repl_prove_entry(struct kvm_vcpu *vcpu)
+{
+	hpa_t hpa = vcpu->arch.mmu->root.hpa;
+	struct kvm *kvm = vcpu->kvm;
+	struct kvm_mmu_page *sp;
+
+	if (is_guest_mode(vcpu) || !tdp_mmu_enabled || !VALID_PAGE(hpa)) {
+		vcpu->arch.repl_entered_root = INVALID_PAGE;
+		vcpu->arch.repl_flushed = false;
+		return;
+	}
+	WARN_ONCE(vcpu->arch.repl_entered_cpu == vcpu->cpu &&
+		  VALID_PAGE(vcpu->arch.repl_entered_root) &&
+		  vcpu->arch.repl_entered_root != hpa && !vcpu->arch.repl_flushed,
+		  "vCPU %d enters with another root and without a flush\n", vcpu->vcpu_id);
+	vcpu->arch.repl_entered_cpu = vcpu->cpu;
+	vcpu->arch.repl_entered_root = hpa;
+	vcpu->arch.repl_flushed = false;
+
+	/* Whoever makes a root invalid asks all vCPUs before the lock is dropped. */
+	sp = root_to_sp(hpa);
+	if (sp && read_trylock(&kvm->mmu_lock)) {
+		WARN_ONCE(sp->role.invalid &&
+			  !kvm_test_request(KVM_REQ_MMU_FREE_OBSOLETE_ROOTS, vcpu),
+			  "vCPU %d enters with an invalid root\n", vcpu->vcpu_id);
+		read_unlock(&kvm->mmu_lock);
+	}
+}
+EXPORT_SYMBOL_GPL(kvm_repl_prove_entry);
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Nested page tables by translation domain: the hooks of KVM's MMU, see repl.c.
+ */
+#ifndef __KVM_X86_MMU_REPL_H
+#define __KVM_X86_MMU_REPL_H
+
+#include <linux/kvm_host.h>
+
+#ifdef CONFIG_KVM_PGTABLE_REPL
+
+void __kvm_repl_vcpu_load(struct kvm_vcpu *vcpu, int cpu);
+void __kvm_repl_switch(struct kvm_vcpu *vcpu);
+void __kvm_repl_topup(struct kvm_vcpu *vcpu);
+void *__kvm_repl_table(struct kvm_vcpu *vcpu);
+void *__kvm_repl_split_table(struct kvm *kvm, union kvm_mmu_page_role role);
+void kvm_repl_init_vm(struct kvm *kvm);
+void kvm_repl_pre_destroy_vm(struct kvm *kvm);
+void kvm_repl_uninit_vm(struct kvm *kvm);
+void kvm_repl_create_debugfs(struct kvm *kvm);
+
+/* Whether @kvm has, or ever had, trees by domain. */
+static __always_inline bool kvm_repl_has(struct kvm *kvm)
+{
+	return unlikely(READ_ONCE(kvm->arch.repl));
+}
+
+/* The key of the tree that @vcpu uses. */
+static inline unsigned int kvm_repl_key(struct kvm_vcpu *vcpu)
+{
+	return vcpu->arch.repl_key;
+}
+
+/* @vcpu is loaded on @cpu: have it ask for another tree if it needs one. */
+static inline void kvm_repl_vcpu_load(struct kvm_vcpu *vcpu, int cpu)
+{
+	if (kvm_repl_has(vcpu->kvm))
+		__kvm_repl_vcpu_load(vcpu, cpu);
+}
+
+/* Before a root is chosen, and whenever roots are looked at: choose the tree. */
+static inline void kvm_repl_switch(struct kvm_vcpu *vcpu)
+{
+	if (kvm_repl_has(vcpu->kvm))
+		__kvm_repl_switch(vcpu);
+}
+
+/* Have pages for tables on the node of @vcpu's tree, before any lock. */
+static inline void kvm_repl_topup(struct kvm_vcpu *vcpu)
+{
+	if (kvm_repl_has(vcpu->kvm))
+		__kvm_repl_topup(vcpu);
+}
+
+/* One of them, with nothing mapped; NULL: take one from anywhere. */
+static inline void *kvm_repl_table(struct kvm_vcpu *vcpu)
+{
+	return kvm_repl_has(vcpu->kvm) ? __kvm_repl_table(vcpu) : NULL;
+}
+
+/* The same, zeroed and for the tree of @role's key, where one may sleep. */
+static inline void *kvm_repl_split_table(struct kvm *kvm,
+					 union kvm_mmu_page_role role)
+{
+	return kvm_repl_has(kvm) ? __kvm_repl_split_table(kvm, role) : NULL;
+}
+
+#else /* !CONFIG_KVM_PGTABLE_REPL */
+
+static inline unsigned int kvm_repl_key(struct kvm_vcpu *vcpu)
+{
+	return 0;
+}
+
+static inline void kvm_repl_vcpu_load(struct kvm_vcpu *vcpu, int cpu) { }
+static inline void kvm_repl_switch(struct kvm_vcpu *vcpu) { }
+static inline void kvm_repl_topup(struct kvm_vcpu *vcpu) { }
+
+static inline void *kvm_repl_table(struct kvm_vcpu *vcpu)
+{
+	return NULL;
+}
+
+static inline void *kvm_repl_split_table(struct kvm *kvm,
+					 union kvm_mmu_page_role role)
+{
+	return NULL;
+}
+
+static inline void kvm_repl_init_vm(struct kvm *kvm) { }
+static inline void kvm_repl_pre_destroy_vm(struct kvm *kvm) { }
+static inline void kvm_repl_uninit_vm(struct kvm *kvm) { }
+static inline void kvm_repl_create_debugfs(struct kvm *kvm) { }
+
+#endif /* CONFIG_KVM_PGTABLE_REPL */
+
+#if defined(CONFIG_KVM_PGTABLE_REPL) && defined(CONFIG_KVM_PROVE_MMU)
+
+void kvm_repl_prove_entry(struct kvm_vcpu *vcpu);
+
+/* What @vcpu runs next has no translations of before. */
+static inline void kvm_repl_prove_flush(struct kvm_vcpu *vcpu)
+{
+	vcpu->arch.repl_flushed = true;
+}
+
+#else
+
+static inline void kvm_repl_prove_entry(struct kvm_vcpu *vcpu) { }
+static inline void kvm_repl_prove_flush(struct kvm_vcpu *vcpu) { }
+
+#endif
+
+#endif /* __KVM_X86_MMU_REPL_H */

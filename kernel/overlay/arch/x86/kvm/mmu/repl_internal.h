@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Nested page tables by translation domain: what its files share.
+ */
+#ifndef __KVM_X86_MMU_REPL_INTERNAL_H
+#define __KVM_X86_MMU_REPL_INTERNAL_H
+
+#include <linux/atomic.h>
+#include <linux/bitmap.h>
+#include <linux/kvm_host.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/nodemask.h>
+#include <linux/pgtable_repl_domain.h>
+#include <linux/spinlock.h>
+#include <linux/workqueue.h>
+
+#include "mmu_internal.h"
+#include "repl.h"
+
+/* More have no tree of their own. */
+#define KVM_REPL_DOMAINS	64
+/* Key 0 is that of the tree without this; one more, so that each domain has one. */
+#define KVM_REPL_KEYS		(KVM_REPL_DOMAINS + 1)
+#define KVM_REPL_NO_DOMAIN	0xff
+
+/**
+ * struct kvm_repl_map - which domain uses which tree
+ * @lazy: the mode, rather than off
+ * @fallback: the key of all who have none of their own; its tree is there, if any is
+ * @gen: of the host's domains that this is about
+ * @key_of: of each domain, the key of the tree that it uses
+ * @domain_of: of each key, the domain that it was made for, or KVM_REPL_NO_DOMAIN
+ * @node: of each key, where its tables are to lie, or NUMA_NO_NODE
+ * @nodes: whose domains have trees
+ */
+struct kvm_repl_map {
+	bool lazy;
+	u8 fallback;
+	unsigned int gen;
+	u8 key_of[KVM_REPL_DOMAINS];
+	u8 domain_of[KVM_REPL_KEYS];
+	int node[KVM_REPL_KEYS];
+	nodemask_t nodes;
+};
+
+/**
+ * struct kvm_repl_pool - pages for tables on one node
+ * @lock: taken inside mmu_lock and tdp_mmu_pages_lock; nothing is taken inside it
+ * @want: so many are to be there; 0 while nobody may add any
+ */
+struct kvm_repl_pool {
+	spinlock_t lock;
+	unsigned int nr;
+	unsigned int want;
+	struct list_head pages;
+} ____cacheline_aligned_in_smp;
+
+/**
+ * struct kvm_repl - trees by domain of a virtual machine
+ * @kvm: whose
+ * @lock: taken to change @map; outside of slots_lock and mmu_lock
+ * @map: written under @lock, entry by entry, and read without: what is out of
+ *	date for a moment is slow, and never wrong
+ * @work: makes the map anew after the host's domains have changed
+ * @pools: by node
+ *
+ * There from the first mode on, until the virtual machine goes.
+ */
+struct kvm_repl {
+	struct kvm *kvm;
+	struct mutex lock;
+	struct kvm_repl_map map;
+	struct work_struct work;
+	atomic_long_t switches, fallbacks, drops, refused;
+	struct kvm_repl_pool *pools[];
+};
+
+/* Tables of valid roots: by key, and by key and node. */
+struct kvm_repl_count {
+	unsigned long tables[KVM_REPL_KEYS];
+	unsigned long *on;		/* nr_node_ids for each key */
+};
+
+/* A walk over the tables of a root, one at a time; see repl_walk.c. */
+struct kvm_repl_cursor {
+	struct kvm_mmu_page *root;
+	gfn_t gfn;
+	int level;			/* 0: before the root */
+};
+
+/* What @kvm has for this, or NULL. */
+static inline struct kvm_repl *kvm_repl_of(struct kvm *kvm)
+{
+	/* Pairs with the release in kvm_repl_get(). */
+	return smp_load_acquire(&kvm->arch.repl);
+}
+
+/* repl.c */
+const char *kvm_repl_unable(struct kvm *kvm);
+int kvm_repl_set(struct kvm *kvm, bool lazy, const nodemask_t *nodes);
+u8 kvm_repl_key_of_cpu(struct kvm_repl *repl, int cpu);
+
+/* repl_plan.c */
+void kvm_repl_nodes(nodemask_t *nodes);
+int kvm_repl_plan(const struct kvm_repl_map *old, const struct kvm_repl_count *count,
+		  bool lazy, const nodemask_t *nodes, struct kvm_repl_map *map);
+
+/* repl_pool.c */
+int kvm_repl_pools_alloc(struct kvm_repl *repl);
+void kvm_repl_pools_free(struct kvm_repl *repl);
+void kvm_repl_pools_set(struct kvm_repl *repl);
+
+/* repl_walk.c */
+void kvm_repl_put_root(struct kvm *kvm, struct kvm_mmu_page *root);
+struct kvm_mmu_page *kvm_repl_next_root(struct kvm *kvm, struct kvm_mmu_page *prev);
+unsigned long kvm_repl_roots(struct kvm *kvm);
+bool kvm_repl_root_valid(struct kvm *kvm, const struct kvm_mmu_page *root);
+void kvm_repl_walk(struct kvm_repl_cursor *cursor, struct kvm_mmu_page *root);
+struct kvm_mmu_page *kvm_repl_next_table(struct kvm_repl_cursor *cursor);
+struct kvm_mmu_page *kvm_repl_find_table(struct kvm_mmu_page *root, gfn_t gfn, int level);
+struct kvm_repl_count *kvm_repl_count(struct kvm *kvm);
+void kvm_repl_count_free(struct kvm_repl_count *count);
+int kvm_repl_loaded_key(struct kvm_vcpu *vcpu);
+
+/* repl_check.c */
+extern const struct file_operations kvm_repl_check_fops;
+
+/* repl_dump.c */
+extern const struct file_operations kvm_repl_dump_fops;
+int kvm_repl_open_single(struct file *file, struct kvm *kvm,
+			 int (*show)(struct seq_file *m, void *v));
+int kvm_repl_release_single(struct inode *inode, struct file *file);
+void kvm_repl_show_mode(struct seq_file *m, const struct kvm_repl *repl);
+
+#endif /* __KVM_X86_MMU_REPL_INTERNAL_H */

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Nested page tables by translation domain: pages for tables, by node.
+ *
+ * A vCPU's cache of pages is filled long before they are used, by the policy of its
+ * thread and wherever that ran then.  A tree's tables are to lie on its node, so
+ * a virtual machine has a pool of pages on each, which all of its vCPUs take from.
+ * A pool that is dry makes a table's place worse, and nobody wait: the cache is there.
+ */
+#include <linux/gfp.h>
+#include <linux/mm.h>
+#include <linux/slab.h>
+
+#include "repl_internal.h"
+#include "spte.h"
+
+/* A fault takes up to five at once, a root included. */
+#define KVM_REPL_POOL_VCPU	5
+#define KVM_REPL_POOL_MIN	64
+
+/*
+ * A full node is not reclaimed for the sake of a better place, and a memory cgroup
+ * that is full has nobody killed for it: a charge that may not block just fails.
+ */
+#define KVM_REPL_GFP	((GFP_KERNEL_ACCOUNT & ~__GFP_DIRECT_RECLAIM) |	\
+			 __GFP_THISNODE | __GFP_NOWARN)
+
+/* Which tree a table is for that is made on behalf of @vcpu. */
+static unsigned int kvm_repl_table_key(struct kvm_vcpu *vcpu)
+{
+	return vcpu->arch.root_mmu.root_role.domain;
+}
+
+void __kvm_repl_topup(struct kvm_vcpu *vcpu)
+{
+	struct kvm_repl *repl = kvm_repl_of(vcpu->kvm);
+	int nid = READ_ONCE(repl->map.node[kvm_repl_table_key(vcpu)]);
+	struct kvm_repl_pool *pool;
+	unsigned int want;
+	struct page *page;
+	bool more;
+
+	if (nid == NUMA_NO_NODE)
+		return;
+	pool = repl->pools[nid];
+	if (READ_ONCE(pool->nr) > READ_ONCE(pool->want) / 2)
+		return;
+	want = max(KVM_REPL_POOL_MIN, KVM_REPL_POOL_VCPU *
+		   (unsigned int)atomic_read(&vcpu->kvm->online_vcpus));
+	do {
+		page = alloc_pages_node(nid, KVM_REPL_GFP, 0);
+		if (!page)
+			return;
+		/* What zero means to hardware, see SHADOW_NONPRESENT_VALUE. */
+		memset64(page_address(page), SHADOW_NONPRESENT_VALUE,
+			 PAGE_SIZE / sizeof(u64));
+		spin_lock(&pool->lock);
+		/* 0: off meanwhile. */
+		if (pool->want)
+			pool->want = want;
+		more = pool->nr < pool->want;
+		if (more) {
+			list_add(&page->lru, &pool->pages);
+			pool->nr++;
+			page = NULL;
+		}
+		spin_unlock(&pool->lock);
+		if (page)
+			__free_page(page);
+	} while (more);
+}
+
+void *__kvm_repl_table(struct kvm_vcpu *vcpu)
+{
+	struct kvm_repl *repl = kvm_repl_of(vcpu->kvm);
+	int nid = READ_ONCE(repl->map.node[kvm_repl_table_key(vcpu)]);
+	struct kvm_repl_pool *pool;
+	struct page *page;
+
+	if (nid == NUMA_NO_NODE)
+		return NULL;
+	pool = repl->pools[nid];
+	spin_lock(&pool->lock);
+	page = list_first_entry_or_null(&pool->pages, struct page, lru);
+	if (page) {
+		list_del(&page->lru);
+		pool->nr--;
+	}
+	spin_unlock(&pool->lock);
+	if (!page) {
+		atomic_long_inc(&repl->fallbacks);
+		return NULL;
+	}
+	return page_address(page);
+}
+
+void *__kvm_repl_split_table(struct kvm *kvm, union kvm_mmu_page_role role)
+{
+	struct kvm_repl *repl = kvm_repl_of(kvm);
+	int nid = READ_ONCE(repl->map.node[role.domain]);
+	struct page *page;
+
+	if (nid == NUMA_NO_NODE)
+		return NULL;
+	page = alloc_pages_node(nid, KVM_REPL_GFP | __GFP_ZERO, 0);
+	if (!page) {
+		atomic_long_inc(&repl->fallbacks);
+		return NULL;
+	}
+	return page_address(page);
+}
+
+static void kvm_repl_pool_set(struct kvm_repl_pool *pool, bool used)
+{
+	struct page *page, *next;
+	LIST_HEAD(pages);
+
+	spin_lock(&pool->lock);
+	if (!used) {
+		pool->want = 0;
+		pool->nr = 0;
+		list_splice_init(&pool->pages, &pages);
+	} else if (!pool->want) {
+		pool->want = KVM_REPL_POOL_MIN;
+	}
+	spin_unlock(&pool->lock);
+	list_for_each_entry_safe(page, next, &pages, lru)
+		__free_page(page);
+}
+
+/**
+ * kvm_repl_pools_set() - have pools where there are trees, and no others
+ * @repl: whose, with the map in force
+ *
+ * Context: @repl->lock
+ */
+void kvm_repl_pools_set(struct kvm_repl *repl)
+{
+	unsigned int key, nid;
+	bool used;
+
+	for (nid = 0; nid < nr_node_ids; nid++) {
+		used = false;
+		for (key = 0; key < KVM_REPL_KEYS; key++)
+			used |= repl->map.node[key] == nid;
+		kvm_repl_pool_set(repl->pools[nid], used);
+	}
+}
+
+/**
+ * kvm_repl_pools_alloc() - have a pool for each node, none of them used
+ * @repl: whose
+ *
+ * Return: 0, or -ENOMEM: to be freed all the same.
+ */
+int kvm_repl_pools_alloc(struct kvm_repl *repl)
+{
+	struct kvm_repl_pool *pool;
+	unsigned int nid;
+
+	for (nid = 0; nid < nr_node_ids; nid++) {
+		pool = kzalloc_node(sizeof(*pool), GFP_KERNEL_ACCOUNT,
+				    node_online(nid) ? nid : NUMA_NO_NODE);
+		if (!pool)
+			return -ENOMEM;
+		spin_lock_init(&pool->lock);
+		INIT_LIST_HEAD(&pool->pages);
+		repl->pools[nid] = pool;
+	}
+	return 0;
+}
+
+/**
+ * kvm_repl_pools_free() - free the pools
+ * @repl: whose, that nobody uses any more
+ */
+void kvm_repl_pools_free(struct kvm_repl *repl)
+{
+	unsigned int nid;
+
+	for (nid = 0; nid < nr_node_ids; nid++) {
+		if (repl->pools[nid])
+			kvm_repl_pool_set(repl->pools[nid], false);
+		kfree(repl->pools[nid]);
+	}
+}
