@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Nested page tables by domain: the guest, and readers of its files, for the tests.
+ */
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "pgtable_repl.h"
+#include "kselftest.h"
+
+int repl_nodes, repl_node[REPL_MAX], repl_cpu[REPL_MAX];
+double repl_share = 1;
+
+/* The guest finds it at the same address. */
+static struct repl_shared shared;
+
+uint64_t repl_value(uint64_t value, uint64_t page)
+{
+	return value << 32 | page;
+}
+
+static volatile uint64_t *repl_page(uint64_t page)
+{
+	return (volatile uint64_t *)(REPL_GVA + page * PAGE_SIZE);
+}
+
+static void repl_toggle_wp(void)
+{
+	uint64_t cr0 = get_cr0() ^ X86_CR0_WP;
+
+	asm volatile("mov %0, %%cr0" : : "r"(cr0) : "memory");
+}
+
+/* Older than what was said to be the oldest before it was looked at: stale. */
+static void repl_watch(uint64_t id)
+{
+	uint64_t page, oldest, value;
+
+	while (!shared.stop) {
+		for (page = 0; page < REPL_PAGES; page++) {
+			oldest = shared.oldest;
+			asm volatile("" : : : "memory");
+			value = *repl_page(page);
+			__GUEST_ASSERT(value >= oldest, "page %lu: %lu, not %lu or more",
+				       page, value, oldest);
+			shared.steps[id]++;
+		}
+		repl_toggle_wp();
+		shared.passes[id]++;
+	}
+}
+
+static void guest_code(uint64_t id)
+{
+	struct repl_op *op = &shared.op[id];
+	uint64_t page;
+
+	for (;;) {
+		shared.started[id] = 1;
+		for (page = op->first; page < op->first + op->pages; page += op->step) {
+			if (op->cmd == REPL_WRITE)
+				*repl_page(page) = repl_value(op->value, page);
+			else if (op->cmd == REPL_CHECK)
+				GUEST_ASSERT_EQ(*repl_page(page),
+						op->value ? repl_value(op->value, page) : 0);
+			else
+				break;
+		}
+		if (op->cmd == REPL_WATCH)
+			repl_watch(id);
+		while (op->cmd == REPL_SPIN && !shared.stop)
+			cpu_relax();
+		GUEST_SYNC(id);
+	}
+}
+
+/* Nodes with CPUs and memory; of each, the first CPU. */
+void repl_host(void)
+{
+	char path[64], text[256];
+	int node;
+	FILE *f;
+
+	for (node = 0; node < 63 && repl_nodes < REPL_MAX; node++) {
+		snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/cpulist", node);
+		f = fopen(path, "r");
+		if (!f)
+			continue;
+		if (fgets(text, sizeof(text), f) && *text >= '0' && *text <= '9') {
+			repl_node[repl_nodes] = node;
+			repl_cpu[repl_nodes++] = atoi(text);
+		}
+		fclose(f);
+	}
+	if (repl_nodes < 2)
+		ksft_exit_skip("one node\n");
+	if (access("/sys/module/kvm/parameters/pgtable_repl", F_OK))
+		ksft_exit_skip("the kernel has no CONFIG_KVM_PGTABLE_REPL\n");
+	if (access("/sys/kernel/debug/kvm", F_OK))
+		ksft_exit_skip("no debugfs\n");
+	TEST_REQUIRE(kvm_is_tdp_enabled());
+	if (getenv("PGTABLE_REPL_TEST_PERCENT"))
+		repl_share = atof(getenv("PGTABLE_REPL_TEST_PERCENT")) / 100;
+}
+
+void repl_create(struct repl_vm *r)
+{
+	unsigned long nodes = 0;
+	int i;
+
+	memset(r, 0, sizeof(*r));
+	r->vm = vm_create_with_vcpus(repl_nodes, guest_code, r->vcpu);
+	for (i = 0; i < repl_nodes; i++)
+		vcpu_args_set(r->vcpu[i], 1, (uint64_t)i);
+	vm_userspace_mem_region_add(r->vm, VM_MEM_SRC_ANONYMOUS, REPL_GPA, REPL_SLOT,
+				    REPL_PAGES, 0);
+	virt_map(r->vm, REPL_GVA, REPL_GPA, REPL_PAGES);
+	r->mem = addr_gpa2hva(r->vm, REPL_GPA);
+	madvise(r->mem, REPL_PAGES * PAGE_SIZE, MADV_NOHUGEPAGE);
+	/* Memory with a policy of its own is left alone by NUMA balancing. */
+	for (i = 0; i < repl_nodes; i++)
+		nodes |= 1UL << repl_node[i];
+	syscall(SYS_mbind, r->mem, REPL_PAGES * PAGE_SIZE, 2 /* MPOL_BIND */, &nodes,
+		8 * sizeof(nodes), 0);
+	r->shared = addr_gva2hva(r->vm, (vm_vaddr_t)&shared);
+	memset(r->shared, 0, sizeof(*r->shared));
+}
+
+void repl_free(struct repl_vm *r)
+{
+	TEST_ASSERT(!repl_check(r, true), "The check found something");
+	kvm_vm_free(r->vm);
+}
+
+static struct repl_vm *repl_runs;
+
+static void *repl_thread(void *arg)
+{
+	struct kvm_vcpu *vcpu = arg;
+	struct ucall uc;
+
+	repl_runs->tid[vcpu->id] = gettid();
+
+	vcpu_run(vcpu);
+	switch (get_ucall(vcpu, &uc)) {
+	case UCALL_SYNC:
+		break;
+	case UCALL_ABORT:
+		REPORT_GUEST_ASSERT(uc);
+		break;
+	default:
+		TEST_FAIL("Unexpected exit: %s", exit_reason_str(vcpu->run->exit_reason));
+	}
+	return NULL;
+}
+
+static void repl_cpuset(int node, cpu_set_t *set)
+{
+	CPU_ZERO(set);
+	CPU_SET(repl_cpu[node], set);
+}
+
+/* Have a vCPU begin to do something, on the @node-th node. */
+void repl_start(struct repl_vm *r, int vcpu, int node, struct repl_op op)
+{
+	pthread_attr_t attr;
+	cpu_set_t set;
+
+	repl_cpuset(node, &set);
+	pthread_attr_init(&attr);
+	pthread_attr_setaffinity_np(&attr, sizeof(set), &set);
+	r->shared->op[vcpu] = op;
+	r->shared->started[vcpu] = 0;
+	r->shared->stop = 0;
+	repl_runs = r;
+	TEST_ASSERT(!pthread_create(&r->thread[vcpu], &attr, repl_thread, r->vcpu[vcpu]),
+		    "Could not make a thread");
+	pthread_attr_destroy(&attr);
+	r->running[vcpu] = true;
+}
+
+void repl_move(struct repl_vm *r, int vcpu, int node)
+{
+	cpu_set_t set;
+
+	repl_cpuset(node, &set);
+	TEST_ASSERT(!pthread_setaffinity_np(r->thread[vcpu], sizeof(set), &set),
+		    "Could not move a thread");
+}
+
+/* Have the calling thread, and those that it makes, run on the @node-th node. */
+void repl_pin(int node)
+{
+	cpu_set_t set;
+
+	repl_cpuset(node, &set);
+	TEST_ASSERT(!sched_setaffinity(0, sizeof(set), &set), "Could not move");
+}
+
+/* How often a vCPU that runs was descheduled. */
+unsigned long repl_descheduled(struct repl_vm *r, int vcpu)
+{
+	unsigned long sum = 0, nr;
+	char path[64], line[256];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/status", r->tid[vcpu]);
+	f = fopen(path, "r");
+	TEST_ASSERT(f, "Could not open %s", path);
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "voluntary_ctxt_switches: %lu", &nr) == 1 ||
+		    sscanf(line, "nonvoluntary_ctxt_switches: %lu", &nr) == 1)
+			sum += nr;
+	fclose(f);
+	return sum;
+}
+
+void repl_wait(struct repl_vm *r)
+{
+	int i;
+
+	for (i = 0; i < repl_nodes; i++) {
+		if (r->running[i])
+			pthread_join(r->thread[i], NULL);
+		r->running[i] = false;
+	}
+}
+
+void repl_stop(struct repl_vm *r)
+{
+	r->shared->stop = 1;
+	repl_wait(r);
+}
+
+void repl_run(struct repl_vm *r, int vcpu, int node, struct repl_op op)
+{
+	repl_start(r, vcpu, node, op);
+	repl_wait(r);
+}
+
+/* All vCPUs, one after the other, each @turn nodes further than its own. */
+void repl_all(struct repl_vm *r, int turn, struct repl_op op)
+{
+	int i;
+
+	for (i = 0; i < repl_nodes; i++)
+		repl_run(r, i, (i + turn) % repl_nodes, op);
+}
+
+static FILE *repl_open(struct repl_vm *r, const char *name, const char *mode)
+{
+	char path[128];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/sys/kernel/debug/kvm/%d-%d/%s", getpid(), r->vm->fd, name);
+	f = fopen(path, mode);
+	TEST_ASSERT(f, "Could not open %s", path);
+	return f;
+}
+
+/* The error, or 0. */
+int repl_try(struct repl_vm *r, const char *text)
+{
+	FILE *f = repl_open(r, "pgtable_repl", "w");
+	int err = write(fileno(f), text, strlen(text)) < 0 ? errno : 0;
+
+	fclose(f);
+	return err;
+}
+
+void repl_set(struct repl_vm *r, const char *text)
+{
+	int err = repl_try(r, text);
+
+	TEST_ASSERT(!err, "'%s': %s", text, strerror(err));
+}
+
+static int repl_number(const char *text)
+{
+	return strcmp(text, "-") ? atoi(text) : -1;
+}
+
+static void repl_read_key(struct repl_state *s, const char *line)
+{
+	char domain[16], node[16], on[256], *at;
+	unsigned long tables, nr;
+	struct repl_key *k;
+	int key, vcpus, nid;
+
+	TEST_ASSERT(sscanf(line, "key %d domain %15s node %15s tables %lu vcpus %d on %255s",
+			   &key, domain, node, &tables, &vcpus, on) == 6, "Line '%s'", line);
+	k = &s->key[key];
+	k->there = true;
+	k->domain = repl_number(domain);
+	k->node = repl_number(node);
+	k->tables = tables;
+	k->vcpus = vcpus;
+	s->nr_keys++;
+	s->tables += tables;
+	for (at = strtok(on, ","); at; at = strtok(NULL, ","))
+		if (sscanf(at, "%d:%lu", &nid, &nr) == 2 && nid != k->node)
+			k->elsewhere += nr;
+}
+
+static void repl_field(const char *line, const char *name, unsigned long *value)
+{
+	size_t len = strlen(name);
+
+	if (!strncmp(line, name, len) && line[len] == ' ')
+		*value = strtoul(line + len, NULL, 10);
+}
+
+void repl_read(struct repl_vm *r, struct repl_state *s)
+{
+	FILE *f = repl_open(r, "pgtable_repl", "r");
+	char line[512];
+
+	memset(s, 0, sizeof(*s));
+	while (fgets(line, sizeof(line), f)) {
+		line[strcspn(line, "\n")] = 0;
+		if (!strncmp(line, "mode ", 5))
+			snprintf(s->mode, sizeof(s->mode), "%.60s", line + 5);
+		else if (!strncmp(line, "key ", 4))
+			repl_read_key(s, line);
+		else if (sscanf(line, "generation %lu %lu", &s->map, &s->host) == 2)
+			continue;
+		repl_field(line, "fallback", &s->fallback);
+		repl_field(line, "switches", &s->switches);
+		repl_field(line, "fallbacks", &s->fallbacks);
+		repl_field(line, "drops", &s->drops);
+	}
+	fclose(f);
+}
+
+/* The key of the tree that a vCPU has loaded, or -1; and of that which it is to use. */
+int repl_loaded(struct repl_vm *r, int vcpu, int *want)
+{
+	FILE *f = repl_open(r, "pgtable_repl_dump", "r");
+	char line[4096], domain[16], loaded[16];
+	int id, cpu, key, d, k, key_of[REPL_KEYS] = { 0 }, got = -1;
+
+	*want = -1;
+	while (fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "domain %d node %*d key %d", &d, &k) == 2)
+			key_of[d] = k;
+		if (sscanf(line, "vcpu %d cpu %d domain %15s key %d loaded %15s", &id, &cpu, domain,
+			   &key, loaded) == 5 && id == vcpu) {
+			got = repl_number(loaded);
+			*want = key_of[repl_number(domain)];
+		}
+	}
+	fclose(f);
+	return got;
+}
+
+/*
+ * Of each tree, how many leaves for pages of REPL_SLOT there are, and how many of them
+ * are in tables on other nodes than the tree is to be on.
+ */
+void repl_dump(struct repl_vm *r, unsigned long present[REPL_KEYS],
+	       unsigned long remote[REPL_KEYS])
+{
+	FILE *f = repl_open(r, "pgtable_repl_dump", "r");
+	char line[4096], last[32] = "";
+	unsigned long gfn, leaves, first = REPL_GPA / PAGE_SIZE;
+	struct repl_state s;
+	int key, as, level, nid;
+	bool whole = false;
+
+	repl_read(r, &s);
+	memset(present, 0, REPL_KEYS * sizeof(*present));
+	memset(remote, 0, REPL_KEYS * sizeof(*remote));
+	while (fgets(line, sizeof(line), f)) {
+		snprintf(last, sizeof(last), "%.30s", line);
+		whole = whole || !strcmp(line, "dump 1\n");
+		if (sscanf(line, "table %d %d %d 0x%lx %d %*u %lu", &key, &as, &level, &gfn, &nid,
+			   &leaves) != 6)
+			continue;
+		if (level != 1 || gfn < first || gfn >= first + REPL_PAGES)
+			continue;
+		present[key] += leaves;
+		if (nid != s.key[key].node)
+			remote[key] += leaves;
+	}
+	fclose(f);
+	TEST_ASSERT(whole && !strncmp(last, "end ", 4), "A dump ends with '%s'", last);
+}
+
+/* How many violations there are. */
+unsigned long repl_check(struct repl_vm *r, bool print)
+{
+	FILE *f = repl_open(r, "pgtable_repl_check", "r");
+	unsigned long nr = -1UL;
+	char line[512];
+
+	while (fgets(line, sizeof(line), f)) {
+		repl_field(line, "violations", &nr);
+		if (print && nr)
+			ksft_print_msg("%s", line);
+	}
+	fclose(f);
+	return nr;
+}
+
+/* The key of the @node-th node's own tree. */
+int repl_key_of_node(const struct repl_state *s, int node)
+{
+	int key;
+
+	for (key = 0; key < REPL_KEYS; key++)
+		if (s->key[key].there && s->key[key].domain == repl_domain_of_node(node))
+			return key;
+	TEST_FAIL("No key for node %d", repl_node[node]);
+	return -1;
+}
+
+/* As long as vm.pgtable_repl_domains is "node". */
+int repl_domain_of_node(int node)
+{
+	return repl_node[node];
+}

@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Nested page tables by domain: vCPUs that run while they are moved and while their
+ * trees come and go.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "pgtable_repl.h"
+#include "kselftest.h"
+
+/* Of a test that goes on for a time, in seconds. */
+static double seconds = 4;
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+static void nap(double t)
+{
+	usleep(t * 1e6);
+}
+
+static void watch(struct repl_vm *r)
+{
+	int i;
+
+	r->shared->oldest = 1;
+	for (i = 0; i < REPL_PAGES; i++)
+		*(volatile uint64_t *)(r->mem + i * PAGE_SIZE) = 1;
+	for (i = 0; i < repl_nodes; i++)
+		repl_start(r, i, i, REPL_OP(REPL_WATCH, 0));
+}
+
+/* All vCPUs have gone on to another page, after what was written here before. */
+static void all_step(struct repl_vm *r)
+{
+	uint64_t steps;
+	int i;
+
+	for (i = 0; i < repl_nodes; i++) {
+		steps = r->shared->steps[i];
+		while (r->shared->steps[i] < steps + 2)
+			nap(0.0005);
+	}
+}
+
+static void expect_watched(struct repl_vm *r)
+{
+	int i;
+
+	/* However slow the machine is, CR0.WP was toggled. */
+	for (i = 0; i < repl_nodes; i++)
+		while (r->shared->passes[i] < 2)
+			nap(0.01);
+	repl_stop(r);
+}
+
+/* The tree that a vCPU has loaded becomes that of its domain, soon, as it runs. */
+static void expect_soon(struct repl_vm *r, int vcpu, const char *what)
+{
+	double end = now() + 30;
+	int want, loaded;
+
+	do {
+		loaded = repl_loaded(r, vcpu, &want);
+	} while (loaded != want && now() < end);
+	TEST_ASSERT(loaded == want, "%s: vCPU %d has tree %d loaded, not %d", what, vcpu,
+		    loaded, want);
+}
+
+/* Moved from node to node, while the guest toggles CR0.WP, which computes roles anew. */
+static void move(struct repl_vm *r)
+{
+	double end = now() + seconds;
+	struct repl_state s;
+	int i, turn;
+
+	repl_set(r, "lazy");
+	watch(r);
+	for (turn = 1; now() < end; turn++) {
+		for (i = 0; i < repl_nodes; i++)
+			repl_move(r, i, (i + turn) % repl_nodes);
+		nap(0.02);
+	}
+	for (i = 0; i < repl_nodes; i++)
+		repl_move(r, i, i);
+	for (i = 0; i < repl_nodes; i++)
+		expect_soon(r, i, "moved");
+	expect_watched(r);
+	repl_read(r, &s);
+	TEST_ASSERT(s.switches > turn, "%lu switches in %d turns", s.switches, turn);
+	TEST_ASSERT_EQ(s.nr_keys, repl_nodes);
+}
+
+/*
+ * A vCPU that stays in KVM_RUN and is not moved follows its map.  Others may take its
+ * CPU for a moment, after which it looks at the map in any case: not always.
+ */
+static void stay(struct repl_vm *r)
+{
+	unsigned long before[REPL_MAX];
+	int i, n, stayed = 0;
+	char text[32];
+
+	snprintf(text, sizeof(text), "lazy %d", repl_node[0]);
+	repl_set(r, "lazy");
+	/* The tree of the first node is the largest one. */
+	repl_run(r, 0, 0, REPL_OP(REPL_WRITE, 1));
+	for (i = 1; i < repl_nodes; i++)
+		repl_start(r, i, i, REPL_OP(REPL_SPIN, 0));
+	for (i = 1; i < repl_nodes; i++)
+		while (!r->shared->started[i])
+			nap(0.01);
+	for (n = 0; n < 10; n++) {
+		for (i = 1; i < repl_nodes; i++)
+			before[i] = repl_descheduled(r, i);
+		repl_set(r, n % 2 ? "lazy" : n % 4 ? "off" : text);
+		for (i = 1; i < repl_nodes; i++) {
+			expect_soon(r, i, "stayed");
+			/* Where a tree is dropped, all are asked once more. */
+			stayed += n % 2 && before[i] == repl_descheduled(r, i);
+		}
+	}
+	repl_stop(r);
+	TEST_ASSERT(stayed, "Nobody changed trees without being descheduled");
+}
+
+static void *set_modes(void *arg)
+{
+	struct repl_vm *r = arg;
+	double end = now() + seconds;
+	unsigned int n;
+	char text[32];
+
+	for (n = 0; now() < end; n++) {
+		snprintf(text, sizeof(text), "lazy %d,%d", repl_node[n % repl_nodes],
+			 repl_node[n / 3 % repl_nodes]);
+		repl_set(r, n % 3 == 0 ? "lazy" : n % 3 == 1 ? text : "off");
+		nap(0.01);
+	}
+	return NULL;
+}
+
+/* All of it read, again and again. */
+static void *look(void *arg)
+{
+	unsigned long present[REPL_KEYS], remote[REPL_KEYS];
+	struct repl_vm *r = arg;
+	double end = now() + seconds;
+
+	while (now() < end) {
+		repl_dump(r, present, remote);
+		TEST_ASSERT(!repl_check(r, true), "The check found something");
+		nap(0.05);
+	}
+	return NULL;
+}
+
+/*
+ * Modes change, memory moves, is given back and made anew, and vCPUs are moved: no
+ * vCPU ever sees a page as it was before.
+ */
+static void stale(struct repl_vm *r)
+{
+	double end = now() + seconds;
+	static void *page[REPL_PAGES];
+	static int to[REPL_PAGES], status[REPL_PAGES];
+	pthread_t modes, reader;
+	uint64_t value = 1;
+	unsigned long i;
+	int turn;
+
+	watch(r);
+	pthread_create(&modes, NULL, set_modes, r);
+	pthread_create(&reader, NULL, look, r);
+	for (turn = 1; now() < end; turn++) {
+		for (i = 0; i < REPL_PAGES; i++) {
+			page[i] = r->mem + i * PAGE_SIZE;
+			to[i] = repl_node[(turn + i) % repl_nodes];
+		}
+		syscall(SYS_move_pages, 0, REPL_PAGES, page, to, status, 2 /* MPOL_MF_MOVE */);
+		value++;
+		for (i = 0; i < REPL_PAGES; i++)
+			*(volatile uint64_t *)(r->mem + i * PAGE_SIZE) = value;
+		r->shared->oldest = value;
+		all_step(r);
+		/* What is given back reads as 0: nobody may expect more meanwhile. */
+		r->shared->oldest = 0;
+		all_step(r);
+		madvise(r->mem + PAGE_SIZE * (turn % 3) * 512, 512 * PAGE_SIZE, MADV_DONTNEED);
+		for (i = 0; i < REPL_PAGES; i++)
+			*(volatile uint64_t *)(r->mem + i * PAGE_SIZE) = value;
+		r->shared->oldest = value;
+		for (i = 0; i < repl_nodes; i++)
+			repl_move(r, i, (i + turn) % repl_nodes);
+	}
+	pthread_join(modes, NULL);
+	pthread_join(reader, NULL);
+	expect_watched(r);
+}
+
+/* Memory slots come and go, which makes all roots invalid. */
+static void slots(struct repl_vm *r)
+{
+	struct kvm_userspace_memory_region region = {
+		.slot = REPL_SLOT + 1,
+		.guest_phys_addr = REPL_GPA + 2 * REPL_PAGES * PAGE_SIZE,
+	};
+	size_t size = 512 * PAGE_SIZE;
+	double end = now() + seconds;
+	pthread_t modes, reader;
+	void *mem;
+	int turn;
+
+	mem = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	TEST_ASSERT(mem != MAP_FAILED, "No memory");
+	region.userspace_addr = (uint64_t)mem;
+	watch(r);
+	pthread_create(&modes, NULL, set_modes, r);
+	pthread_create(&reader, NULL, look, r);
+	for (turn = 0; now() < end; turn++) {
+		region.memory_size = turn % 2 ? 0 : size;
+		vm_ioctl(r->vm, KVM_SET_USER_MEMORY_REGION, &region);
+		repl_move(r, turn % repl_nodes, turn / repl_nodes % repl_nodes);
+	}
+	pthread_join(modes, NULL);
+	pthread_join(reader, NULL);
+	expect_watched(r);
+	/* The last one was made, and not deleted. */
+	if (turn % 2) {
+		region.memory_size = 0;
+		vm_ioctl(r->vm, KVM_SET_USER_MEMORY_REGION, &region);
+	}
+	munmap(mem, size);
+}
+
+/* Prefaults end, whatever root they began on. A thread of them cannot be stopped. */
+static void prefault(struct repl_vm *r)
+{
+	struct kvm_pre_fault_memory range;
+	double end = now() + seconds;
+	pthread_t modes;
+	int ret;
+
+	if (!kvm_has_cap(KVM_CAP_PRE_FAULT_MEMORY)) {
+		ksft_print_msg("no KVM_CAP_PRE_FAULT_MEMORY\n");
+		return;
+	}
+	/* The tree that stays is another one than that which is prefaulted. */
+	repl_set(r, "lazy");
+	repl_run(r, 1, 1, REPL_OP(REPL_WRITE, 1));
+	alarm(300);
+	repl_pin(1);
+	pthread_create(&modes, NULL, set_modes, r);
+	repl_pin(0);
+	while (now() < end) {
+		range = (struct kvm_pre_fault_memory){
+			.gpa = REPL_GPA,
+			.size = REPL_PAGES / 3 * PAGE_SIZE,
+		};
+		ret = __vcpu_ioctl(r->vcpu[0], KVM_PRE_FAULT_MEMORY, &range);
+		TEST_ASSERT(!ret && !range.size, "Prefault: %d, %llu left", ret ? errno : 0,
+			    range.size);
+		madvise(r->mem, REPL_PAGES / 3 * PAGE_SIZE, MADV_DONTNEED);
+	}
+	pthread_join(modes, NULL);
+	alarm(0);
+}
+
+static bool write_domains(const char *text)
+{
+	int fd = open("/proc/sys/vm/pgtable_repl_domains", O_WRONLY);
+	bool done = fd >= 0 && write(fd, text, strlen(text)) == strlen(text);
+
+	if (fd >= 0)
+		close(fd);
+	return done;
+}
+
+/* The host's domains become others: the map is made anew, and nothing is lost. */
+static void host_domains(struct repl_vm *r)
+{
+	struct repl_state s;
+	char text[64] = "";
+	double end;
+	int i, n;
+
+	for (i = 0; i < repl_nodes; i++)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%d", i ? "/" : "",
+			 repl_cpu[repl_nodes - 1 - i]);
+	repl_set(r, "lazy");
+	watch(r);
+	for (n = 0; n < 4; n++) {
+		TEST_ASSERT(write_domains(n % 2 ? "node" : text), "vm.pgtable_repl_domains");
+		end = now() + 30;
+		do {
+			for (i = 0; i < repl_nodes; i++)
+				repl_move(r, i, rand() % repl_nodes);
+			nap(0.01);
+			repl_read(r, &s);
+		} while (s.map != s.host && now() < end);
+		TEST_ASSERT_EQ(s.map, s.host);
+		TEST_ASSERT(!strncmp(s.mode, "lazy ", 5), "Mode '%s'", s.mode);
+		for (i = 0; i < repl_nodes; i++)
+			expect_soon(r, i, "other domains");
+	}
+	expect_watched(r);
+}
+
+/* A virtual machine with many trees just goes. */
+static void leave(struct repl_vm *r)
+{
+	struct repl_vm other;
+	int n;
+
+	for (n = 0; n < 5; n++) {
+		repl_create(&other);
+		repl_set(&other, "lazy");
+		repl_all(&other, n, REPL_OP(REPL_WRITE, n + 1));
+		if (n % 2)
+			repl_set(&other, "off");
+		kvm_vm_free(other.vm);
+	}
+}
+
+static const struct {
+	const char *name;
+	void (*run)(struct repl_vm *r);
+} tests[] = {
+	{ "move", move },
+	{ "stay", stay },
+	{ "stale", stale },
+	{ "slots", slots },
+	{ "prefault", prefault },
+	{ "host_domains", host_domains },
+	{ "leave", leave },
+};
+
+int main(int argc, char *argv[])
+{
+	struct repl_vm r;
+	int i;
+
+	repl_host();
+	ksft_print_header();
+	seconds *= repl_share;
+	ksft_set_plan(argc > 1 ? 1 : ARRAY_SIZE(tests));
+	for (i = 0; i < ARRAY_SIZE(tests); i++) {
+		if (argc > 1 && strcmp(argv[1], tests[i].name))
+			continue;
+		repl_create(&r);
+		tests[i].run(&r);
+		repl_free(&r);
+		ksft_test_result_pass("%s\n", tests[i].name);
+	}
+	ksft_finished();
+}
