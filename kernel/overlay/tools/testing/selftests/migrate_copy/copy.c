@@ -335,7 +335,7 @@ static bool set_folios(int kb, const char *to, char was[16])
 		return false;
 	*end = '\0';
 	if (was)
-		strcpy(was, begin + 1);
+		memcpy(was, begin + 1, end - begin);
 	return write_file(path, to);
 }
 
