@@ -48,7 +48,8 @@ struct repl_wait;
  * @build: have on some nodes what is lacking there; calls pgtable_repl_building()
  *	under its lock
  * @drop: take down the trees of some nodes, to free memory; @pages gets what can be
- *	freed after a grace period; calls pgtable_repl_dropped() under its lock
+ *	freed after a grace period; calls pgtable_repl_dropping() before, and
+ *	pgtable_repl_dropped() after that, under its lock
  * @trim: take down what has not been used since the last call
  */
 struct pgtable_repl_owner_ops {
@@ -87,7 +88,8 @@ struct repl_place {
  *	@lacking and cleared before, so that it does not get lost
  * @dropped: nodes whose tree was taken down to free memory
  * @dropped_at: when, in jiffies
- * @dropped_pages: how many pages that freed; of no meaning without @dropped
+ * @dropped_pages: how many pages that freed, by node, nr_node_ids elements; of no
+ *	meaning but for those in @dropped
  * @payers: memory cgroups that copies were charged to since there are trees, which
  *	need not be the one that @mm's process is in by now; NULL: no more; added to
  *	without a lock, read under RCU
@@ -113,7 +115,7 @@ struct pgtable_repl_owner {
 	bool many_payers;
 	nodemask_t dropped;
 	unsigned long dropped_at;
-	unsigned long dropped_pages;
+	long *dropped_pages;
 	struct obj_cgroup *payers[REPL_PAYERS];
 	unsigned long busy_until;
 	atomic_long_t held;
@@ -242,6 +244,7 @@ void pgtable_repl_for_each(bool (*look)(struct pgtable_repl_owner *owner),
 void pgtable_repl_owner_policy(struct pgtable_repl_owner *owner,
 			       struct pgtable_repl_policy *policy);
 long pgtable_repl_pages(struct pgtable_repl_owner *owner);
+unsigned long pgtable_repl_dropped_pages(struct pgtable_repl_owner *owner);
 void pgtable_repl_was_busy(struct pgtable_repl_owner *owner, unsigned long begun);
 bool pgtable_repl_busy(struct pgtable_repl_owner *owner);
 
@@ -286,8 +289,10 @@ void pgtable_repl_refill(struct pgtable_repl_owner *owner, struct repl_wait *wai
 
 /* pressure.c */
 void pgtable_repl_squeeze(struct pgtable_repl_owner *owner);
+void pgtable_repl_dropping(struct pgtable_repl_owner *owner,
+			   const nodemask_t *nodes);
 void pgtable_repl_dropped(struct pgtable_repl_owner *owner,
-			  const nodemask_t *nodes, unsigned long pages);
+			  const nodemask_t *nodes);
 void pgtable_repl_drop(struct pgtable_repl_owner *owner, struct repl_wait *wait);
 void pgtable_repl_give_back(struct mem_cgroup *memcg, long pages,
 			    struct repl_wait *wait);

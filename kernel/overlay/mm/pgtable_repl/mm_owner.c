@@ -81,7 +81,6 @@ int pgtable_repl_mm_drop(struct pgtable_repl_owner *owner,
 {
 	struct mm_struct *mm = owner->mm;
 	nodemask_t drop;
-	long before;
 	int err;
 
 	err = pgtable_repl_lock(mm, wait);
@@ -91,10 +90,9 @@ int pgtable_repl_mm_drop(struct pgtable_repl_owner *owner,
 	/* Nothing is there, until it is built again. */
 	nodes_andnot(drop, drop, owner->dropped);
 	if (!nodes_empty(drop)) {
-		before = pgtable_repl_pages(owner);
+		pgtable_repl_dropping(owner, &drop);
 		pgtable_repl_del_trees(mm, &drop, pages);
-		pgtable_repl_dropped(owner, &drop,
-				     before - pgtable_repl_pages(owner));
+		pgtable_repl_dropped(owner, &drop);
 	}
 	arch_pgtable_repl_unlock(mm);
 	return 0;

@@ -28,8 +28,12 @@ int pgtable_repl_owner_init(struct pgtable_repl_owner *owner,
 {
 	owner->node_pages = kcalloc(nr_node_ids, sizeof(*owner->node_pages),
 				    GFP_KERNEL_ACCOUNT);
-	if (!owner->node_pages)
+	owner->dropped_pages = kcalloc(nr_node_ids, sizeof(*owner->dropped_pages),
+				       GFP_KERNEL_ACCOUNT);
+	if (!owner->node_pages || !owner->dropped_pages) {
+		pgtable_repl_owner_exit(owner);
 		return -ENOMEM;
+	}
 	spin_lock_init(&owner->policy_lock);
 	owner->ops = ops;
 	owner->mm = mm;
@@ -47,6 +51,7 @@ int pgtable_repl_owner_init(struct pgtable_repl_owner *owner,
 void pgtable_repl_owner_exit(struct pgtable_repl_owner *owner)
 {
 	kfree(owner->node_pages);
+	kfree(owner->dropped_pages);
 }
 
 /**
@@ -254,4 +259,18 @@ void pgtable_repl_was_busy(struct pgtable_repl_owner *owner, unsigned long begun
 bool pgtable_repl_busy(struct pgtable_repl_owner *owner)
 {
 	return time_before(jiffies, READ_ONCE(owner->busy_until));
+}
+
+/**
+ * pgtable_repl_dropped_pages() - how many pages were freed of what is not built again
+ * @owner: the owner
+ */
+unsigned long pgtable_repl_dropped_pages(struct pgtable_repl_owner *owner)
+{
+	unsigned long pages = 0;
+	int nid;
+
+	for_each_node_mask(nid, owner->dropped)
+		pages += READ_ONCE(owner->dropped_pages[nid]);
+	return pages;
 }

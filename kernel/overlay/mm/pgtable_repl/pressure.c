@@ -169,18 +169,38 @@ static void repl_batch_add(struct repl_batch *batch, struct list_head *pages)
 }
 
 /**
+ * pgtable_repl_dropping() - trees of an owner are about to be taken down
+ * @owner: the owner, under its own lock
+ * @nodes: where
+ *
+ * To free memory: pgtable_repl_dropped() follows, under the same lock.
+ */
+void pgtable_repl_dropping(struct pgtable_repl_owner *owner,
+			   const nodemask_t *nodes)
+{
+	int nid;
+
+	for_each_node_mask(nid, *nodes)
+		WRITE_ONCE(owner->dropped_pages[nid],
+			   atomic_long_read(&owner->node_pages[nid]));
+}
+
+/**
  * pgtable_repl_dropped() - trees of an owner have been taken down to free memory
  * @owner: the owner, under its own lock
  * @nodes: where
- * @pages: how many pages there are fewer
  */
 void pgtable_repl_dropped(struct pgtable_repl_owner *owner,
-			  const nodemask_t *nodes, unsigned long pages)
+			  const nodemask_t *nodes)
 {
-	/* With those of other nodes, which are built again when there is room for all. */
-	if (!nodes_empty(owner->dropped))
-		pages += owner->dropped_pages;
-	WRITE_ONCE(owner->dropped_pages, pages);
+	long pages;
+	int nid;
+
+	for_each_node_mask(nid, *nodes) {
+		pages = owner->dropped_pages[nid] -
+			atomic_long_read(&owner->node_pages[nid]);
+		WRITE_ONCE(owner->dropped_pages[nid], max(pages, 0L));
+	}
 	WRITE_ONCE(owner->dropped_at, jiffies);
 	nodes_or(owner->dropped, owner->dropped, *nodes);
 }

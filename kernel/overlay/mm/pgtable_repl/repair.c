@@ -83,8 +83,7 @@ static bool repl_repairable(struct pgtable_repl_owner *owner, nodemask_t *now)
 
 	/* Unlocked: what changes meanwhile is looked at again under the lock. */
 	nodes_or(want, owner->lacking, owner->dropped);
-	/* Trees that have been built again since ask for nothing. */
-	again = nodes_empty(owner->dropped) ? 0 : READ_ONCE(owner->dropped_pages);
+	again = pgtable_repl_dropped_pages(owner);
 	nodes_clear(*now);
 	if (nodes_empty(want))
 		return false;

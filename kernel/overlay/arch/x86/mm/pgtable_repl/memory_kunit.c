@@ -369,9 +369,20 @@ static void repl_test_drops_add_up(struct kunit *test)
 		pgtable_repl_free(&freed, NULL);
 		pages = pgtable_repl_pages(owner);
 		KUNIT_EXPECT_GT(test, before, pages);
-		KUNIT_EXPECT_EQ(test, owner->dropped_pages, before - pages);
+		KUNIT_EXPECT_EQ(test, pgtable_repl_dropped_pages(owner), before - pages);
 	}
 	KUNIT_EXPECT_TRUE(test, nodes_equal(owner->dropped, owner->policy.nodes));
+
+	/* One that is built, and dropped again, counts as often as it is lacking. */
+	one = nodemask_of_node(first_node(owner->policy.nodes));
+	for (round = 0; round < 2; round++) {
+		KUNIT_EXPECT_EQ(test, owner->ops->build(owner, &one, NULL), 0);
+		KUNIT_EXPECT_LT(test, pgtable_repl_dropped_pages(owner),
+				before - pages);
+		KUNIT_EXPECT_EQ(test, owner->ops->drop(owner, &one, &freed, NULL), 0);
+		pgtable_repl_free(&freed, NULL);
+		KUNIT_EXPECT_EQ(test, pgtable_repl_dropped_pages(owner), before - pages);
+	}
 }
 
 static struct kunit_case repl_test_cases[] = {
