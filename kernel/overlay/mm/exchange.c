@@ -197,6 +197,9 @@ static int pair_check(struct folio_pair *pair)
 static void pair_map(struct folio *from, struct folio *to)
 {
 	remove_migration_ptes(from, to, 0);
+	/* What was given back meanwhile was no more than migration entries. */
+	if (folio_lacks_mappings(to))
+		deferred_split_folio(to, true);
 }
 
 static void pair_put_anon_vmas(struct folio_pair *pair)

@@ -124,6 +124,16 @@ static unsigned int chunk_of(unsigned long first)
 	return DIV_ROUND_UP(first, MIGRATE_COPY_CHUNK);
 }
 
+/* A page that has changed places goes back. */
+static void exchange_page_back(struct page *a, struct page *b)
+{
+	/* Each is otherwise where the other's users look for theirs. */
+	if (!exchange_page(a, b))
+		return;
+	exchange_lost(a);
+	exchange_lost(b);
+}
+
 /* A chunk of pages changes places, or stays. */
 static void exchange_chunk(struct folio *b, struct folio *a,
 			   unsigned long first, unsigned long nr)
@@ -137,7 +147,7 @@ static void exchange_chunk(struct folio *b, struct folio *a,
 		if (exchange_page(folio_page(a, i), folio_page(b, i))) {
 			set_bit(EXCHANGE_FAILED_BIT, private);
 			while (i-- > first)
-				exchange_page(folio_page(a, i), folio_page(b, i));
+				exchange_page_back(folio_page(a, i), folio_page(b, i));
 			return;
 		}
 		cond_resched();
@@ -156,11 +166,7 @@ static void exchange_chunk_back(struct folio *b, struct folio *a,
 	    !test_and_clear_bit(chunk_of(first), private))
 		return;
 	for (i = first; i < first + nr; i++) {
-		/* Each is then where the other's users look for theirs. */
-		if (exchange_page(folio_page(a, i), folio_page(b, i))) {
-			exchange_lost(folio_page(a, i));
-			exchange_lost(folio_page(b, i));
-		}
+		exchange_page_back(folio_page(a, i), folio_page(b, i));
 		cond_resched();
 	}
 }

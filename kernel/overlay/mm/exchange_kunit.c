@@ -22,8 +22,8 @@ struct exchange_test {
 };
 
 /* For test_mc(), by thread: see kunit_activate_static_stub(). */
-static void *test_bad;
-static unsigned int test_reads_left, test_lost;
+static void *test_bad, *test_bad_later;
+static unsigned int test_reads_left, test_later_reads_left, test_lost;
 
 static u64 test_word(unsigned int folio, unsigned long page, unsigned int word)
 {
@@ -158,6 +158,8 @@ static int test_mc(void *dst, const void *src, size_t size)
 {
 	if (src == test_bad && !test_reads_left--)
 		return size;
+	if (src == test_bad_later && !test_later_reads_left--)
+		return size;
 	memcpy(dst, src, size);
 	return 0;
 }
@@ -218,6 +220,26 @@ static void test_data_lost(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, exchange_end(t->b[pair]));
 }
 
+/* The same within a chunk that could not change places as a whole. */
+static void test_data_lost_undoing(struct kunit *test)
+{
+	struct exchange_test *t = test->priv;
+	unsigned int pair = 4;
+
+	kunit_activate_static_stub(test, exchange_mc, test_mc);
+	kunit_activate_static_stub(test, exchange_lost, test_count_lost);
+	test_bad = page_address(folio_page(t->a[pair], 5));
+	test_reads_left = 0;
+	test_bad_later = page_address(folio_page(t->a[pair], 3));
+	test_later_reads_left = 1;
+	test_lost = 0;
+	exchange_chunk(t->b[pair], t->a[pair], 0, 8);
+	test_bad_later = NULL;
+	/* The page that could not be read first; then one, and both of that place. */
+	KUNIT_EXPECT_EQ(test, 4, test_lost);
+	KUNIT_EXPECT_FALSE(test, exchange_end(t->b[pair]));
+}
+
 /* What was marked before, because of poison for example, stays. */
 static void test_data_failed_before(struct kunit *test)
 {
@@ -246,11 +268,13 @@ static void test_poison(struct kunit *test)
 static void test_flags(struct kunit *test)
 {
 	struct exchange_test *t = test->priv;
-	const unsigned long stay = BIT(PG_locked) | BIT(PG_waiters) | BIT(PG_uptodate) |
-				   BIT(PG_hwpoison);
+	unsigned long stay = BIT(PG_locked) | BIT(PG_waiters) | BIT(PG_uptodate);
 	struct folio *a = t->a[0], *b = t->b[0];
 	unsigned int bit;
 
+#ifdef CONFIG_MEMORY_FAILURE
+	stay |= BIT(PG_hwpoison);
+#endif
 	for (bit = 0; bit < __NR_PAGEFLAGS; bit++) {
 		unsigned long was_a = a->flags, was_b = b->flags;
 		bool goes = EXCHANGE_FLAGS & BIT(bit);
@@ -293,6 +317,7 @@ static struct kunit_case exchange_test_cases[] = {
 	KUNIT_CASE(test_data_twice),
 	KUNIT_CASE(test_data_bad_memory),
 	KUNIT_CASE(test_data_lost),
+	KUNIT_CASE(test_data_lost_undoing),
 	KUNIT_CASE(test_data_failed_before),
 	KUNIT_CASE(test_poison),
 	KUNIT_CASE(test_flags),
