@@ -173,15 +173,17 @@ static void kvm_repl_drop(struct kvm_repl *repl, const unsigned long *keep)
 
 	/*
 	 * Most of the work, while roots are valid: notifiers find what is left, and
-	 * nobody who changes memory slots has to wait.  If a root becomes invalid
-	 * meanwhile, two of us take the same tables down, which is fine.
+	 * nobody who changes memory slots has to wait.  Whoever deletes a slot makes
+	 * roots invalid first.  Then this has to stop: what it takes down would not be
+	 * found by who deletes, and its pages may be freed before this has told them
+	 * that they are dirty.
 	 */
 	while ((root = kvm_repl_next_root(kvm, root))) {
 		if (test_bit(root->role.domain, keep))
 			continue;
 		read_lock(&kvm->mmu_lock);
 		if (!root->role.invalid)
-			tdp_mmu_zap_root(kvm, root, true);
+			tdp_mmu_zap_valid_root(kvm, root);
 		read_unlock(&kvm->mmu_lock);
 	}
 
