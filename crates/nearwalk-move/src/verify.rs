@@ -5,8 +5,14 @@ use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+use signal_hook::low_level::emulate_default_handler;
 
 use crate::error::Error;
 use crate::memory::{Live, PAGE};
@@ -17,6 +23,9 @@ pub(crate) struct Stopped {
     pid: i32,
     /// Somebody else has stopped it; it stays so.
     before: bool,
+    /// The signal that is to end this program, or 0. It waits: nobody else would
+    /// have the process go on.
+    told: Arc<AtomicUsize>,
 }
 
 /// Whether each thread stands still.
@@ -41,13 +50,19 @@ impl Stopped {
         let stopped = Stopped {
             pid: number,
             before: look()?,
+            told: Arc::default(),
         };
         if !stopped.before {
+            for signal in [SIGHUP, SIGINT, SIGTERM] {
+                let number = usize::try_from(signal).expect("a signal's number");
+                flag::register_usize(signal, Arc::clone(&stopped.told), number)
+                    .map_err(|error| Error::io("sigaction()", error))?;
+            }
             // SAFETY: no memory is passed.
             if unsafe { libc::kill(number, libc::SIGSTOP) } != 0 {
                 return Err(Error::NotPermitted(pid));
             }
-            while !look()? {
+            while !look()? && stopped.told.load(Ordering::Relaxed) == 0 {
                 thread::sleep(Duration::from_millis(1));
             }
         }
@@ -60,6 +75,10 @@ impl Drop for Stopped {
         if !self.before {
             // SAFETY: no memory is passed. It may have been killed meanwhile.
             unsafe { libc::kill(self.pid, libc::SIGCONT) };
+        }
+        if let Ok(signal @ 1..) = i32::try_from(self.told.load(Ordering::Relaxed)) {
+            // If it fails, this program ends a little later.
+            let _ = emulate_default_handler(signal);
         }
     }
 }
