@@ -98,9 +98,6 @@ int pgtable_repl_prctl_get(unsigned long arg2, unsigned long mask,
 int pgtable_repl_show(struct seq_file *m, struct mm_struct *mm);
 int pgtable_repl_parse(char *text, struct pgtable_repl_policy *policy);
 
-/* Counts changes of vm.pgtable_repl_domains: domains mean something else then. */
-extern unsigned int pgtable_repl_map;
-
 /* For the page-table dump module and other in-kernel observers. */
 unsigned int pgtable_repl_nr_domains(void);
 int pgtable_repl_domain_node(unsigned int domain);
