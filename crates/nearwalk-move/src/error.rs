@@ -52,6 +52,13 @@ pub enum Error {
     #[error("{0}: no permission; only root can exchange pages")]
     ExchangeNotPermitted(&'static str),
 
+    /// Which pages are parts of larger ones cannot be told.
+    #[error(
+        "page frames cannot be seen, so that parts of a larger page would be taken for pages; \
+         that takes CAP_SYS_ADMIN and /proc/kpageflags"
+    )]
+    Unseen,
+
     /// Each page of one has its partner in the other.
     #[error("--a has {a} pages and --b has {b}; both must have as many")]
     UnequalRanges { a: u64, b: u64 },

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::device::Device;
 use crate::error::Error;
 use crate::memory::{Live, PAGE, parse_range};
-use crate::pairs::{self, Outcome, Pair};
+use crate::pairs::{self, Outcome, Pair, Partners};
 use crate::report::bytes;
 use crate::verify::{Picture, Stopped};
 
@@ -145,6 +145,9 @@ fn carry_out(args: &Args) -> Result<Report, Error> {
         error => error,
     })?;
     let pagemap = |error| Error::io("pagemap", error);
+    if !memory.sees_larger_pages(&[a, b]).map_err(pagemap)? {
+        return Err(Error::Unseen);
+    }
     // Before the pages are looked at, or they could change.
     let stopped = args.verify.then(|| Stopped::stop(pid)).transpose()?;
     let pairs = pairs::pairs(&mut memory, a, b).map_err(pagemap)?;
@@ -154,21 +157,23 @@ fn carry_out(args: &Args) -> Result<Report, Error> {
     };
     let before = picture(&memory)?;
     let begun = Instant::now();
-    let there: Vec<Pair> = pairs.iter().filter(|pair| pair.both).copied().collect();
+    let both = |pair: &&Pair| pair.partners == Partners::Both;
+    let there: Vec<Pair> = pairs.iter().filter(both).copied().collect();
     let mut status = device
         .exchange(&there)
         .map_err(|error| refused(pid, args.shared, error))?
         .into_iter();
     let mut outcomes = Vec::new();
     for pair in &pairs {
-        let mut outcome = match pair.both {
-            true => Outcome::of_status(status.next().unwrap_or(-libc::ENOENT)),
-            false => Outcome::Nothing,
+        let mut outcome = match pair.partners {
+            Partners::Both => Outcome::of_status(status.next().unwrap_or(-libc::ENOENT)),
+            Partners::Askew => Outcome::Unequal,
+            Partners::Missing => Outcome::Nothing,
         };
         if args.fallback == Some(Fallback::Migrate)
             && outcome.is_failure()
-            && pairs::move_pair(&mut memory, pair)
-                .map_err(|error| Error::io("move_pages()", error))?
+            // Where it fails, as a cpuset may have it, the pair is told of as it was.
+            && pairs::move_pair(&mut memory, pair).unwrap_or(false)
         {
             outcome = Outcome::Moved;
         }

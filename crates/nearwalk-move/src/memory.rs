@@ -94,6 +94,17 @@ impl Live {
         Ok(self.entries(range)?.into_iter().map(frame).collect())
     }
 
+    /// Whether the kernel says which pages of these ranges are parts of larger ones.
+    pub(crate) fn sees_larger_pages(&self, ranges: &[&Range<u64>]) -> io::Result<bool> {
+        let hidden = |word: u64| word & PRESENT != 0 && word & FRAME == 0;
+        for range in ranges {
+            if self.entries(range)?.into_iter().any(hidden) {
+                return Ok(false);
+            }
+        }
+        Ok(self.flags.is_some())
+    }
+
     /// Whether the page frame is the rest of a larger page.
     fn is_tail(&self, frame: u64) -> bool {
         let mut word = [0; 8];

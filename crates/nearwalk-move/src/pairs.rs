@@ -86,6 +86,18 @@ impl Outcome {
     }
 }
 
+/// What a pair is known to be before the kernel is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Partners {
+    /// Both are in memory, and begin at the same place.
+    Both,
+    /// One is not in memory.
+    Missing,
+    /// One lies beside a part of the other, or the other way round. The kernel takes
+    /// a part for the whole: pages would not go where their partners are.
+    Askew,
+}
+
 /// Two pages, or a larger one and what it would change places with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pair {
@@ -93,24 +105,39 @@ pub(crate) struct Pair {
     pub(crate) b: u64,
     /// Base pages of the larger one.
     pub(crate) pages: u64,
-    /// Both are in memory.
-    pub(crate) both: bool,
+    pub(crate) partners: Partners,
 }
 
-/// How many base pages the page at a place has.
-fn sizes(pages: &[Page], range: &Range<u64>) -> Vec<u64> {
-    let mut sizes = vec![0; usize::try_from((range.end - range.start) / PAGE).unwrap_or(0)];
+/// What is at a place of a range.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Nothing,
+    /// A page that has so many base pages from here on.
+    Begins(u64),
+    /// The same, but it begins before the range.
+    Goes(u64),
+    /// The rest of one of these.
+    Rest,
+}
+
+fn places(pages: &[Page], range: &Range<u64>) -> Vec<Place> {
+    let count = usize::try_from((range.end - range.start) / PAGE).unwrap_or(0);
+    let mut places = vec![Place::Nothing; count];
     let mut head = 0;
     for page in pages.iter().filter(|page| !page.swapped) {
         let at = usize::try_from((page.address - range.start) / PAGE).expect("within");
-        if page.tail {
-            sizes[head] += 1;
-        } else {
-            head = at;
-            sizes[at] = 1;
-        }
+        places[at] = match (page.tail, &mut places[head]) {
+            (false, _) => Place::Begins(1),
+            (true, Place::Begins(size) | Place::Goes(size)) => {
+                *size += 1;
+                places[at] = Place::Rest;
+                continue;
+            }
+            (true, _) => Place::Goes(1),
+        };
+        head = at;
     }
-    sizes
+    places
 }
 
 /// Pairs by their places in two ranges of one length; where both have nothing is none.
@@ -119,21 +146,39 @@ pub(crate) fn pairs(
     a: &Range<u64>,
     b: &Range<u64>,
 ) -> io::Result<Vec<Pair>> {
-    let of_a = sizes(&memory.pages(a.clone())?, a);
-    let of_b = sizes(&memory.pages(b.clone())?, b);
+    let of_a = places(&memory.pages(a.clone())?, a);
+    let of_b = places(&memory.pages(b.clone())?, b);
     let mut pairs = Vec::new();
     let mut at = 0;
     while at < of_a.len() {
-        let pages = of_a[at].max(of_b[at]).max(1);
-        if of_a[at] + of_b[at] != 0 {
+        let size = |place| match place {
+            Place::Begins(size) | Place::Goes(size) => size,
+            Place::Nothing | Place::Rest => 1,
+        };
+        let pages = size(of_a[at]).max(size(of_b[at]));
+        let next = at + usize::try_from(pages).expect("of this range");
+        let has = |places: &[Place]| {
+            let here = &places[at..next.min(places.len())];
+            here.iter().any(|place| *place != Place::Nothing)
+        };
+        let partners = match (of_a[at], of_b[at]) {
+            (Place::Begins(_), Place::Begins(_)) => Partners::Both,
+            // They end together, so they began together if they are of one size.
+            (Place::Goes(left), Place::Goes(right)) if left == right && next < of_a.len() => {
+                Partners::Both
+            }
+            _ if has(&of_a) && has(&of_b) => Partners::Askew,
+            _ => Partners::Missing,
+        };
+        if has(&of_a) || has(&of_b) {
             pairs.push(Pair {
                 a: a.start + at as u64 * PAGE,
                 b: b.start + at as u64 * PAGE,
                 pages,
-                both: of_a[at] != 0 && of_b[at] != 0,
+                partners,
             });
         }
-        at += usize::try_from(pages).expect("of this range");
+        at = next;
     }
     Ok(pairs)
 }
@@ -228,33 +273,57 @@ mod tests {
         }
     }
 
-    fn paired(a: &[u64], b: &[u64], count: u64) -> Vec<(u64, u64, bool)> {
+    fn paired(a: &[u64], b: &[u64], places: Range<u64>) -> Vec<(u64, u64, Partners)> {
         let pairs = pairs(
             &mut fake(a, b),
-            &(A..A + count * PAGE),
-            &(B..B + count * PAGE),
+            &(A + places.start * PAGE..A + places.end * PAGE),
+            &(B + places.start * PAGE..B + places.end * PAGE),
         );
         let pairs = pairs.unwrap().into_iter();
         pairs
             .map(|pair| {
                 assert_eq!(pair.a - A, pair.b - B);
-                ((pair.a - A) / PAGE, pair.pages, pair.both)
+                ((pair.a - A) / PAGE, pair.pages, pair.partners)
             })
             .collect()
     }
 
     #[test]
     fn pages_are_paired_by_place() {
+        use Partners::{Askew, Both, Missing};
         assert_eq!(
-            paired(&[1, 1, 4, 1], &[1, 0, 4, 1], 7),
-            [(0, 1, true), (1, 1, false), (2, 4, true), (6, 1, true)]
+            paired(&[1, 1, 4, 1], &[1, 0, 4, 1], 0..7),
+            [(0, 1, Both), (1, 1, Missing), (2, 4, Both), (6, 1, Both)]
         );
         // The larger one counts, and what is beside it has no other partner.
         assert_eq!(
-            paired(&[4, 1], &[1, 1, 1, 1, 1], 5),
-            [(0, 4, true), (4, 1, true)]
+            paired(&[4, 1], &[1, 1, 1, 1, 1], 0..5),
+            [(0, 4, Both), (4, 1, Both)]
         );
-        assert!(paired(&[0, 0], &[0, 0], 2).is_empty());
+        assert_eq!(paired(&[4], &[0, 0, 0, 0], 0..4), [(0, 4, Missing)]);
+        assert!(paired(&[0, 0], &[0, 0], 0..2).is_empty());
+        // What lies askew is there, and is not taken for what lies side by side.
+        assert_eq!(
+            paired(&[4, 4, 4], &[1, 4, 4, 4], 0..12),
+            [(0, 4, Both), (4, 4, Askew), (8, 4, Askew)]
+        );
+        assert_eq!(paired(&[4], &[0, 1, 1, 1], 0..4), [(0, 4, Askew)]);
+    }
+
+    #[test]
+    fn ranges_may_begin_and_end_within_larger_pages() {
+        use Partners::{Askew, Both};
+        let sizes = &[4, 4, 4];
+        assert_eq!(
+            paired(sizes, sizes, 1..10),
+            [(1, 3, Both), (4, 4, Both), (8, 2, Both)]
+        );
+        assert_eq!(
+            paired(&[4, 4], &[1, 1, 4, 1, 1], 1..8),
+            [(1, 3, Askew), (4, 4, Askew)]
+        );
+        // Where both go on before and behind the range, nobody knows how they lie.
+        assert_eq!(paired(sizes, sizes, 1..3), [(1, 2, Askew)]);
     }
 
     #[test]
@@ -263,7 +332,7 @@ mod tests {
             a: A,
             b: B,
             pages: 4,
-            both: true,
+            partners: Partners::Both,
         };
         let mut memory = fake(&[4], &[1, 1, 1, 1]);
         assert!(move_pair(&mut memory, &pair).unwrap());

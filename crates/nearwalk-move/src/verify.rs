@@ -98,8 +98,12 @@ fn look(live: &Live, memory: &File, begin: u64, pages: u64) -> io::Result<Vec<Se
     let frames = live.frames(&(begin..begin + pages * PAGE))?;
     let mut seen = Vec::new();
     for (index, frame) in frames.into_iter().enumerate() {
-        let read = memory.read_exact_at(&mut page, begin + index as u64 * PAGE);
-        let hash = read.is_ok().then(|| {
+        // To read what is not there would bring it in, or wait for who should.
+        let read = frame != 0
+            && memory
+                .read_exact_at(&mut page, begin + index as u64 * PAGE)
+                .is_ok();
+        let hash = read.then(|| {
             let mut hasher = DefaultHasher::new();
             page.hash(&mut hasher);
             hasher.finish()
