@@ -8,6 +8,7 @@
  */
 #include <kunit/test.h>
 #include <linux/gfp.h>
+#include "migrate_kunit.h"
 
 #define TEST_PAIRS	9
 
@@ -24,25 +25,6 @@ struct exchange_test {
 /* For test_mc(), by thread: see kunit_activate_static_stub(). */
 static void *test_bad, *test_bad_later;
 static unsigned int test_reads_left, test_later_reads_left, test_lost;
-
-static u64 test_word(unsigned int folio, unsigned long page, unsigned int word)
-{
-	return 0x9e3779b97f4a7c15ULL *
-	       (((u64)folio << 40 | (u64)page << 16 | word) + 1);
-}
-
-static void test_fill(struct folio *folio, unsigned int nr)
-{
-	unsigned long page;
-	unsigned int i;
-
-	for (page = 0; page < folio_nr_pages(folio); page++) {
-		u64 *at = page_address(folio_page(folio, page));
-
-		for (i = 0; i < PAGE_SIZE / sizeof(*at); i++)
-			at[i] = test_word(nr, page, i);
-	}
-}
 
 /* How many words are not of the folio of that number. */
 static unsigned long test_wrong(struct folio *folio, unsigned int nr)

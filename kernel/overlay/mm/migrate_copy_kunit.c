@@ -11,6 +11,7 @@
 #include <linux/completion.h>
 #include <linux/delay.h>
 #include <linux/gfp.h>
+#include "migrate_kunit.h"
 
 #define TEST_FOLIOS	64
 
@@ -24,25 +25,6 @@ struct copy_test {
 	struct folio *dst[TEST_FOLIOS];
 	struct copy_job job;
 };
-
-static u64 test_word(unsigned int folio, unsigned long page, unsigned int word)
-{
-	return 0x9e3779b97f4a7c15ULL *
-	       (((u64)folio << 40 | (u64)page << 16 | word) + 1);
-}
-
-static void test_fill(struct folio *folio, unsigned int nr)
-{
-	unsigned long page;
-	unsigned int i;
-
-	for (page = 0; page < folio_nr_pages(folio); page++) {
-		u64 *at = page_address(folio_page(folio, page));
-
-		for (i = 0; i < PAGE_SIZE / sizeof(*at); i++)
-			at[i] = test_word(nr, page, i);
-	}
-}
 
 /* How many pages of the folio hold what the folio of that number was filled with. */
 static unsigned long test_same(struct folio *folio, unsigned int nr)

@@ -32,7 +32,8 @@
  *   the process may not have memory of a node (cpusets)
  * - -EAGAIN: a page is pinned, locked, or written to swap; or in memory that goes
  *   offline
- * - -EBUSY: both are the same page, or one is in two pairs; or somebody else moves it
+ * - -EBUSY: both are the same page, or one is in two pairs that are on their way
+ *   together; or somebody else moves it
  * - -EHWPOISON: memory of a page cannot be read
  * - -ENOENT: there is no page at an address
  * - -EOPNOTSUPP: a page of a file, of shared memory, hugetlbfs, KSM or a device; or

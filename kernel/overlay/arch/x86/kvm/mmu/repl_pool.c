@@ -22,7 +22,7 @@
  * A full node is not reclaimed for the sake of a better place, and a memory cgroup
  * that is full has nobody killed for it: a charge that may not block just fails.
  */
-#define KVM_REPL_GFP	((GFP_KERNEL_ACCOUNT & ~__GFP_DIRECT_RECLAIM) |	\
+#define KVM_REPL_GFP	((GFP_KERNEL_ACCOUNT & ~__GFP_RECLAIM) |	\
 			 __GFP_THISNODE | __GFP_NOWARN)
 
 /* Which tree a table is for that is made on behalf of @vcpu. */
