@@ -6,6 +6,8 @@
  *
  *	small=MB	anonymous, 4 KiB pages
  *	scattered=MB	the same, each page from another CPU than the one before
+ *	spread=MB	the same as small, each 2 MiB from another CPU: so are their
+ *			tables
  *	thp=MB		anonymous, transparent huge pages where possible
  *	hugetlb=MB	private hugetlb, 2 MiB pages
  *	shared=MB	shared anonymous (tmpfs)
@@ -15,8 +17,15 @@
  *	zero=MB		anonymous, only read: the zero page
  *	hugezero=MB	the same, of huge pages
  *	sparse=GB	one page in each GB of a large reservation
+ *	tables=GB	the zero page in each 2 MiB of one: tables and no memory
+ *	threads=N	not memory: threads that sleep
+ *	latency=SECONDS	not memory: maps, touches and unmaps a page for so long,
+ *			and prints how many microseconds that took in the median,
+ *			at the 99.9th percentile and at most
  *	busy=SECONDS	not memory: all CPUs touch the last small memory for long
  *	churn=MB	mapped, touched and unmapped over and over
+ *	turmoil=MB	mapped, touched, collapsed, moved, forked and unmapped
+ *			over and over
  *
  * Memory is touched by a thread on each CPU in turn, 64 KiB at a time.
  */
@@ -30,11 +39,16 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #ifndef MADV_PAGEOUT
 #define MADV_PAGEOUT 21
+#endif
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
 #endif
 
 #define PAGE 4096UL
@@ -181,6 +195,87 @@ static void *churn(void *arg)
 	return NULL;
 }
 
+/* A child writes to half of what it shares, moves it, and exits. */
+static void *turmoil(void *arg)
+{
+	size_t size = (size_t)arg, i;
+	char *at, *moved;
+	pid_t child;
+
+	for (;;) {
+		at = get(size, MAP_PRIVATE);
+		madvise(at, size, MADV_NOHUGEPAGE);
+		for (i = 0; i < size; i += PAGE)
+			touch(at + i, 1);
+		madvise(at, size, MADV_HUGEPAGE);
+		madvise(at, size / 2, MADV_COLLAPSE);
+		child = fork();
+		if (!child) {
+			for (i = 0; i < size; i += 2 * PAGE)
+				touch(at + i, 1);
+			mremap(at, size, size / 2, MREMAP_MAYMOVE);
+			_exit(0);
+		}
+		moved = mremap(at, size, 2 * size, MREMAP_MAYMOVE);
+		if (moved == MAP_FAILED)
+			err(1, "cannot move %zu bytes", size);
+		mprotect(moved, size / 2, PROT_READ);
+		madvise(moved + size / 4, size / 4, MADV_DONTNEED);
+		munmap(moved, 2 * size);
+		if (child > 0)
+			waitpid(child, NULL, 0);
+	}
+	return NULL;
+}
+
+static void *idle(void *arg)
+{
+	for (;;)
+		pause();
+	return arg;
+}
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1e6 + t.tv_nsec / 1e3;
+}
+
+static int by_size(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void latency(time_t seconds)
+{
+	size_t most = 10000000, n = 0;
+	double *times = malloc(most * sizeof(*times)), begin = now(), from, to;
+	char *at;
+
+	if (!times)
+		err(1, "no memory for times");
+	do {
+		from = now();
+		at = mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (at == MAP_FAILED)
+			err(1, "cannot map a page");
+		touch(at, 1);
+		munmap(at, PAGE);
+		to = now();
+		times[n++] = to - from;
+	} while (to - begin < seconds * 1e6 && n < most);
+	qsort(times, n, sizeof(*times), by_size);
+	printf("%zu times, median %.1f us, 99.9 %% %.1f us, most %.1f us\n", n,
+	       times[n / 2], times[n * 999 / 1000], times[n - 1]);
+	fflush(stdout);
+	free(times);
+}
+
 static void *last;
 static size_t last_size;
 
@@ -196,6 +291,8 @@ static void add(const char *what, const char *value)
 		touch_by_all(last, last_size, GRAIN, 1);
 	} else if (!strcmp(what, "scattered")) {
 		touch_by_all(small(n * MB), n * MB, PAGE, 1);
+	} else if (!strcmp(what, "spread")) {
+		touch_by_all(small(n * MB), n * MB, 2 * MB, 1);
 	} else if (!strcmp(what, "busy")) {
 		touch_until(time(NULL) + n, last, last_size, GRAIN, 1);
 	} else if (!strcmp(what, "thp")) {
@@ -224,16 +321,27 @@ static void add(const char *what, const char *value)
 		at = get(n * MB, MAP_PRIVATE);
 		madvise(at, n * MB, MADV_HUGEPAGE);
 		touch_by_all(at, n * MB, 2 * MB, 0);
-	} else if (!strcmp(what, "sparse")) {
+	} else if (!strcmp(what, "sparse") || !strcmp(what, "tables")) {
+		int write = *what == 's';
+		size_t step = write ? GB : 2 * MB;
+
 		at = mmap(NULL, n * GB, PROT_READ | PROT_WRITE, MAP_PRIVATE |
 			  MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 		if (at == MAP_FAILED)
 			err(1, "cannot reserve %zu GB", n);
 		madvise(at, n * GB, MADV_NOHUGEPAGE);
-		for (size_t i = 0; i < n; i++)
-			touch((char *)at + i * GB, 1);
+		for (size_t i = 0; i < n * GB; i += step)
+			touch((char *)at + i, write);
+	} else if (!strcmp(what, "threads")) {
+		while (n--)
+			if (pthread_create(&thread, NULL, idle, NULL))
+				errx(1, "cannot start a thread");
+	} else if (!strcmp(what, "latency")) {
+		latency(n);
 	} else if (!strcmp(what, "churn")) {
 		pthread_create(&thread, NULL, churn, (void *)(n * MB));
+	} else if (!strcmp(what, "turmoil")) {
+		pthread_create(&thread, NULL, turmoil, (void *)(n * MB));
 	} else {
 		errx(1, "%s: no such memory", what);
 	}

@@ -173,6 +173,28 @@ fn locality_weighs_by_memory() {
 }
 
 #[test]
+fn leaf_tables_that_were_not_read_count_by_the_entries_that_name_them() {
+    let mut sample = Sample::new(2);
+    sample.header.outside = true;
+    sample.table(4, 0, (1, 0), vec![tables(0, 1, 2, 0)]);
+    sample.table(3, 0, (2, 0), vec![tables(0, 1, 3, 0)]);
+    let named = vec![tables(0, 3, 4, 1), tables(3, 1, 9, 0), data(4, 1, 512, 1)];
+    sample.table(2, 0, (3, 0), named);
+    let tally = sample.tally();
+    assert_eq!(tally.unread(), 4);
+    assert_eq!(tally.canonical().unwrap().levels[&1].tables, [1, 3, 0]);
+    let points = locality(&tally);
+    // Of 2 MiB each; the huge page's entry is on node 0.
+    assert_eq!(points[0].local.bytes, 4 << 20);
+    assert_eq!(points[0].remote.bytes, 6 << 20);
+    assert_eq!(points[0].remote_by_entries(), None);
+
+    // One that was read is not counted again.
+    sample.table(1, 0, (4, 1), vec![data(0, 512, 4096, 0)]);
+    assert_eq!(sample.tally().unread(), 0);
+}
+
+#[test]
 fn domains_without_tree_see_the_canonical_one() {
     let mut sample = Sample::with_domains(2);
     sample.table(4, 0, (1, 0), vec![tables(0, 1, 2, 0)]);

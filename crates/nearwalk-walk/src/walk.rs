@@ -21,8 +21,8 @@ pub struct Found<'a> {
     pub addr: u64,
     /// Its physical address.
     pub table: u64,
-    /// Its entries; `None` if they were not read.
-    pub entries: Option<&'a Table>,
+    /// Its entries.
+    pub entries: &'a Table,
 }
 
 /// Gives one table after the other, ordered by address, higher levels first.
@@ -30,7 +30,6 @@ pub struct Found<'a> {
 pub struct Walk<T> {
     tables: T,
     levels: u8,
-    mask: u64,
     /// The lowest level that is read.
     lowest: u8,
     /// Tables above the lowest level, from the root down.
@@ -38,8 +37,6 @@ pub struct Walk<T> {
     /// Tables of the lowest level.
     batch: Vec<Ask>,
     next: usize,
-    /// Next entry of the table before `next` whose table is only named.
-    named: usize,
     started: bool,
 }
 
@@ -56,24 +53,19 @@ struct Upper {
 enum Place {
     Upper,
     Batch(usize),
-    /// An entry of a table of the batch.
-    Named(usize, usize),
 }
 
 impl<T: Tables> Walk<T> {
-    /// Reads tables down to level `lowest`, 1 or 2; those below are named by
-    /// their entries.
+    /// Reads tables down to level `lowest`, 1 or 2.
     pub fn new(mut tables: T, map: crate::Map, lowest: u8) -> Self {
         tables.set_map(map);
         Walk {
             tables,
             levels: map.levels,
-            mask: map.mask,
             lowest,
             upper: Vec::new(),
             batch: Vec::new(),
             next: 0,
-            named: ENTRIES,
             started: false,
         }
     }
@@ -95,20 +87,14 @@ impl<T: Tables> Walk<T> {
                     level: upper.level,
                     addr: upper.addr,
                     table: upper.table,
-                    entries: Some(&upper.entries),
+                    entries: &upper.entries,
                 }
             }
             Place::Batch(at) => Found {
                 level: self.lowest,
                 addr: self.batch[at].from,
                 table: self.batch[at].table,
-                entries: Some(self.tables.page(at)),
-            },
-            Place::Named(at, index) => Found {
-                level: self.lowest - 1,
-                addr: self.batch[at].from + index as u64 * entry::size(self.lowest),
-                table: entry::address(self.tables.page(at)[index], self.lowest, self.mask),
-                entries: None,
+                entries: self.tables.page(at),
             },
         }
     }
@@ -172,20 +158,10 @@ impl<T: Tables> Walk<T> {
     }
 
     fn advance_in_batch(&mut self) -> Option<Place> {
-        while self.named < ENTRIES {
-            let (at, index) = (self.next - 1, self.named);
-            self.named += 1;
-            if entry::is_table(self.tables.page(at)[index], self.lowest) {
-                return Some(Place::Named(at, index));
-            }
-        }
         while self.next < self.batch.len() {
             let at = self.next;
             self.next += 1;
             if self.batch[at].state == State::Read {
-                if self.lowest > 1 {
-                    self.named = 0;
-                }
                 return Some(Place::Batch(at));
             }
         }

@@ -146,6 +146,9 @@ impl Tally {
             each(&done)?;
         }
         let slots = builder.nodes.slots();
+        if header.outside {
+            builder.add_named();
+        }
         Ok(Tally {
             header,
             nodes: builder.nodes,
@@ -218,9 +221,25 @@ struct Builder {
     views: BTreeMap<View, ViewTally>,
     pages: Option<Pages>,
     not_present: BTreeMap<(u8, u8), u64>,
+    /// Leaf tables that the canonical tree's entries name, by slot.
+    named: Vec<u64>,
 }
 
 impl Builder {
+    /// Where no leaf table was read, those that are named count as unread ones.
+    fn add_named(&mut self) {
+        let Some(canonical) = self.views.get_mut(&View::Canonical) else {
+            return;
+        };
+        if canonical.levels.contains_key(&1) || self.named.iter().all(|&tables| tables == 0) {
+            return;
+        }
+        let mut level = LevelTally::new(self.named.len());
+        level.tables.clone_from(&self.named);
+        level.unread.clone_from(&self.named);
+        canonical.levels.insert(1, level);
+    }
+
     fn table(&mut self, table: &Table) {
         let head = table.head;
         let slots = self.nodes.slots();
@@ -237,9 +256,13 @@ impl Builder {
         level.unread[slot] += u64::from(head.unread);
 
         let pages = self.pages.get_or_insert_with(|| Pages::new(slots));
+        self.named.resize(slots, 0);
         for run in table.runs {
             let count = u64::from(run.count);
             let target = self.nodes.slot(run.node);
+            if head.level == 2 && run.kind == Kind::Table && head.view == View::Canonical {
+                self.named[target] += count;
+            }
             if run.kind.has_frame() {
                 level.points[slot][target] += count;
             }

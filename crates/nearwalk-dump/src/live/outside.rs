@@ -58,8 +58,9 @@ impl Outside {
         self.nodes.iter().filter(|node| node.online).count()
     }
 
-    /// Begins a snapshot; what is read next is its stream. `fast` names leaf
-    /// tables without reading their entries.
+    /// Begins a snapshot; what is read next is its stream. `fast` reads no leaf
+    /// tables: the entries above name them, and [`Tally`](crate::analysis::Tally)
+    /// counts them by these.
     ///
     /// # Errors
     /// When there is no such process or it has no user address space.
@@ -262,7 +263,7 @@ impl Stream<'_> {
         let Some(found) = self.walk.next_table()? else {
             return self.end();
         };
-        let mut head = TableHead {
+        let head = TableHead {
             level: found.level,
             view: View::Canonical,
             addr: found.addr,
@@ -272,14 +273,9 @@ impl Stream<'_> {
             same: false,
             unread: false,
         };
-        self.runs.clear();
-        if let Some(entries) = found.entries {
-            // Mappings are asked for meanwhile.
-            self.table.copy_from_slice(entries);
-            self.entries(head.level, head.addr)?;
-        } else {
-            head.unread = true;
-        }
+        // Mappings are asked for meanwhile.
+        self.table.copy_from_slice(found.entries);
+        self.entries(head.level, head.addr)?;
         self.writer.table(Table {
             head,
             runs: &self.runs,

@@ -37,7 +37,6 @@ fn listed(memory: &mut Memory, lowest: u8) -> Listed {
     let mut walk = Walk::new(&mut *memory, map, lowest);
     let mut listed = Vec::new();
     while let Some(found) = walk.next_table().unwrap() {
-        assert_eq!(found.entries.is_none(), found.level < lowest);
         listed.push((found.addr, Reverse(found.level), found.table));
     }
     listed
@@ -95,14 +94,14 @@ fn what_no_mapping_has_a_part_of_is_not_entered() {
 }
 
 #[test]
-fn a_fast_walk_names_leaf_tables_and_reads_none() {
+fn a_fast_walk_reads_no_leaf_tables() {
     let mut memory = memory(4);
     for at in 0..600 {
         memory.set(at * 2 * MIB, 1, 0x7000 | LEAF);
     }
     memory.vmas = vec![vma(0, 2 * GIB)];
-    let all = memory.all();
-    assert_eq!(listed(&mut memory, 2), all);
+    let upper: Listed = memory.all().into_iter().filter(|l| l.1.0 > 1).collect();
+    assert_eq!(listed(&mut memory, 2), upper);
     assert!(memory.asked.iter().all(|ask| ask.level > 1));
 }
 
@@ -159,16 +158,8 @@ proptest! {
         }
         memory.vmas = mapped.into_iter().map(|at| vma(at, at + 4096)).collect();
         let found = listed(&mut memory, lowest);
-        let all: Listed = if lowest == 1 {
-            memory.all()
-        } else {
-            // Leaf tables are named by their entry, with a mapping or without.
-            let read = |all: &Listed| -> Listed {
-                all.iter().filter(|l| l.1.0 > 1).copied().collect()
-            };
-            prop_assert_eq!(read(&found), read(&memory.all()));
-            found.clone()
-        };
+        let all = memory.all().into_iter();
+        let all: Listed = all.filter(|l| l.1.0 >= lowest).collect();
         assert_strict(&found);
         prop_assert_eq!(found, all);
     }
