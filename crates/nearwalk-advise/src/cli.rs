@@ -8,10 +8,11 @@ use std::process::{Child, Command, ExitCode};
 use std::time::Duration;
 
 use clap::ValueHint;
-use nearwalk_host::{Error, Live, Recorded, Recorder, Source, process};
+use nearwalk_host::{Error, Recorded, Recorder, Source, process};
 use serde::Serialize;
 
 use crate::advice::advise;
+use crate::counting::Counting;
 use crate::cpu_time::Sampling;
 use crate::evidence::{Evidence, Noted};
 use crate::subject::{self, Instruments, LiveInstruments, Lost, Subject, Whom};
@@ -101,7 +102,7 @@ const NOTHING: u8 = 3;
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let status = answer(
         &args,
-        &mut Live::default(),
+        &mut Counting::default(),
         &mut LiveInstruments::default(),
         &mut io::stdout(),
         &mut io::stderr(),

@@ -2,8 +2,10 @@
 //! On which nodes the CPU time of groups and processes goes.
 //!
 //! `cpu.stat` says how much time a group uses, and not where. [`CpuTimes`] is
-//! any way to find that out; [`Sampling`] needs no privileges.
+//! any way to find that out; [`Sampling`] needs no privileges. Where the source
+//! tells what the kernel counts of each group and CPU, that is taken for groups.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -81,8 +83,24 @@ pub struct ProcessTime {
 pub struct Observed {
     /// All that its group used; none without a group, or if it was removed.
     pub used: Option<Duration>,
+    /// Where its group ran, if the kernel's counts of each CPU could be had.
+    pub counted: Option<Spent>,
     /// Its processes, by number.
     pub processes: Vec<ProcessTime>,
+}
+
+impl Observed {
+    /// Where it ran: as it was counted, else as its threads were seen.
+    pub fn spent(&self, nodes: usize) -> Spent {
+        if let Some(counted) = &self.counted {
+            return counted.clone();
+        }
+        let mut sum = Spent::new(nodes);
+        for process in &self.processes {
+            sum.extend(&process.spent);
+        }
+        sum
+    }
 }
 
 /// All that was seen, and for how long.
@@ -166,8 +184,12 @@ struct Process {
 struct Set {
     watched: Watched,
     used: Option<Duration>,
+    by_cpu: Option<ByCpu>,
     processes: Vec<Process>,
 }
+
+/// CPU time of a group by CPU.
+type ByCpu = BTreeMap<u32, Duration>;
 
 /// Looks at some processes again and again.
 ///
@@ -177,6 +199,8 @@ struct Set {
 #[derive(Debug)]
 pub struct Watch {
     sets: Vec<Set>,
+    /// The source may tell what groups used on each CPU.
+    by_cpu: bool,
     begin: Duration,
     seen: Observation,
 }
@@ -188,11 +212,19 @@ impl Watch {
             looks: 1,
             ..Observation::default()
         };
+        let mut counts = true;
+        // Asking for the first time takes long, so nobody's time runs yet.
+        for first in watched.iter().filter(|watched| !watched.total_only).take(1) {
+            by_cpu(source, first, &mut counts, &mut Vec::new());
+        }
         let begin = source.now();
         let watched = watched.iter();
-        let sets = watched.map(|watched| first_look(source, machine, watched, &mut seen));
+        let sets = watched
+            .map(|watched| first_look(source, machine, watched, &mut counts, &mut seen))
+            .collect();
         Self {
-            sets: sets.collect(),
+            sets,
+            by_cpu: counts,
             begin,
             seen,
         }
@@ -220,10 +252,15 @@ impl Watch {
         };
         for set in &mut self.sets {
             let counts = last_counts(source, set, &mut seen.bad);
+            let by_cpu = by_cpu(source, &set.watched, &mut self.by_cpu, &mut seen.bad);
+            let before = std::mem::replace(&mut set.by_cpu, by_cpu);
+            let counted = counted(before.as_ref(), set.by_cpu.as_ref(), machine);
             for process in &mut set.processes {
                 look(source, machine, process, true, &mut seen.bad);
             }
-            seen.observed.push(take(set, counts, machine.nodes.len()));
+            let mut observed = take(set, counts, machine.nodes.len());
+            observed.counted = counted;
+            seen.observed.push(observed);
         }
         self.begin = now;
         self.seen.looks = 1;
@@ -290,6 +327,7 @@ fn first_look(
     source: &mut dyn Source,
     machine: &Machine,
     watched: &Watched,
+    counts: &mut bool,
     result: &mut Observation,
 ) -> Set {
     // The group's count comes before its threads' here and in the last look,
@@ -298,6 +336,7 @@ fn first_look(
     let mut set = Set {
         watched: watched.clone(),
         used: group.and_then(|dir| if_there(cgroup::cpu_time(source, dir), &mut result.bad)),
+        by_cpu: by_cpu(source, watched, counts, &mut result.bad),
         processes: Vec::new(),
     };
     if watched.total_only && group.is_some() {
@@ -313,6 +352,38 @@ fn first_look(
         }
     }
     set
+}
+
+/// What a group has used on each CPU, where that is told and of any use. A source
+/// that does not tell once is not asked again.
+fn by_cpu(
+    source: &mut dyn Source,
+    watched: &Watched,
+    tells: &mut bool,
+    bad: &mut Vec<String>,
+) -> Option<ByCpu> {
+    let dir = watched.group.as_ref()?;
+    if watched.total_only || !*tells {
+        return None;
+    }
+    let times = if_there(cgroup::cpu_time_by_cpu(source, dir), bad).flatten();
+    *tells &= times.is_some() || cgroup::cpu_time(source, dir).is_err();
+    times
+}
+
+/// Where a group ran between two counts.
+fn counted(before: Option<&ByCpu>, now: Option<&ByCpu>, machine: &Machine) -> Option<Spent> {
+    let mut spent = Spent::new(machine.nodes.len());
+    let before = before?;
+    for (cpu, &time) in now? {
+        let since = before.get(cpu).copied().unwrap_or_default();
+        // Groups that were removed take theirs along.
+        let time = time.saturating_sub(since);
+        if let Some(node) = machine.node_of_cpu(*cpu) {
+            spent.add(time, node, node);
+        }
+    }
+    Some(spent)
 }
 
 /// Whether processes have to be counted each by itself: the only process of a
@@ -457,6 +528,7 @@ fn take(
     Observed {
         processes: processes.collect(),
         used: growth(std::mem::replace(&mut set.used, group), group),
+        counted: None,
     }
 }
 

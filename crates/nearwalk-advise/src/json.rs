@@ -27,7 +27,10 @@ pub fn host(report: &Report) -> impl Serialize {
             .collect(),
         l3_bytes: report.l3,
         cpu_time: Source {
-            source: (report.looks > 0).then_some(report.source),
+            source: (report.looks > 0).then_some(match report.counted {
+                (counted @ 1.., all) if counted == all => "counted",
+                _ => report.source,
+            }),
             looks: report.looks,
             seen: report.seen.map(round),
         },
@@ -139,6 +142,7 @@ fn row(report: &Report, subject: &Subject) -> Row {
             Known::OneNode => "one-node",
             Known::Cpuset => "cpuset",
             Known::Observed => report.source,
+            Known::Counted => "counted",
             Known::No => "no",
         },
         seen: subject.seen.map(round),

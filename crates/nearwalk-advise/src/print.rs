@@ -244,13 +244,22 @@ fn cpu_time(report: &Report) -> String {
         return "CPU time: not looked at, since nobody has tables worth it\n".to_owned();
     }
     match report.seen {
-        Some(seen) => format!(
-            "CPU time: {}, {} looks, {} % seen\n",
-            report.source,
-            report.looks,
-            percent(seen)
-        ),
+        Some(seen) => {
+            let sampled = format!("{}, {} looks", report.source, report.looks);
+            let how = how(report, &sampled);
+            format!("CPU time: {how}, {} % seen\n", percent(seen))
+        }
         None => "CPU time: by cpuset, or none was used\n".to_owned(),
+    }
+}
+
+/// How CPU time is known of those of whom that is neither their cpuset's nor nothing.
+pub fn how(report: &Report, sampled: &str) -> String {
+    match report.counted {
+        (0, _) => sampled.to_owned(),
+        (counted, all) if counted == all => "counted for each CPU by the kernel".to_owned(),
+        (1, _) => format!("of 1 group counted for each CPU by the kernel, else {sampled}"),
+        (n, _) => format!("of {n} groups counted for each CPU by the kernel, else {sampled}"),
     }
 }
 

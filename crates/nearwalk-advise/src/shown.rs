@@ -159,6 +159,7 @@ fn inputs(subject: &Subject) -> Vec<Value> {
         Known::OneNode => "one-node",
         Known::Cpuset => "cpuset",
         Known::Observed => "sampled",
+        Known::Counted => "counted",
         Known::No => "no",
     };
     let seen = subject.seen.map_or(0.0, |seen| 100.0 * seen);

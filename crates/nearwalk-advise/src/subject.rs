@@ -16,7 +16,7 @@ use nearwalk_perf::{Missing, Perf, Reading, Target};
 use nearwalk_repl::Status;
 use serde::{Deserialize, Serialize};
 
-use crate::cpu_time::{CpuTimes, Observed, Spent, Watched};
+use crate::cpu_time::{CpuTimes, Observed, Watched};
 use crate::exposure::{self, Bounds, CpuTime, Tables};
 use crate::survey::{Known, SEEN};
 
@@ -575,15 +575,9 @@ fn still_there(
 }
 
 fn where_it_ran(subject: &mut Subject, observed: &Observed, allowed: &[usize], machine: &Machine) {
-    let mut spent = Spent {
-        by_node: vec![Duration::ZERO; machine.nodes.len()],
-        ..Spent::default()
-    };
-    let mut own = Duration::ZERO;
-    for process in &observed.processes {
-        spent.extend(&process.spent);
-        own += process.used.unwrap_or_default();
-    }
+    let spent = observed.spent(machine.nodes.len());
+    let own = observed.processes.iter().filter_map(|process| process.used);
+    let own: Duration = own.sum();
     let used = observed.used.unwrap_or(own).as_secs_f64();
     subject.cpus = used / subject.length.as_secs_f64().max(1e-9);
     if let [node] = allowed[..] {
@@ -603,7 +597,11 @@ fn where_it_ran(subject: &mut Subject, observed: &Observed, allowed: &[usize], m
     if seen >= SEEN && total > 0.0 {
         let shares = spent.by_node.iter();
         subject.time = CpuTime::Shares(shares.map(|time| time.as_secs_f64() / total).collect());
-        subject.known = Known::Observed;
+        subject.known = if observed.counted.is_some() {
+            Known::Counted
+        } else {
+            Known::Observed
+        };
     }
 }
 

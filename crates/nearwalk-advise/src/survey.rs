@@ -40,6 +40,8 @@ pub enum Known {
     Cpuset,
     /// It was observed.
     Observed,
+    /// The kernel counts it for each CPU.
+    Counted,
     /// It is not: too little was seen.
     No,
 }
@@ -249,6 +251,9 @@ pub struct Report {
     pub looks: usize,
     /// How: the name of the source.
     pub source: &'static str,
+    /// Of how many of them, and of how many in all, the kernel counted it for each
+    /// CPU instead.
+    pub counted: (usize, usize),
     /// The share of all CPU time watched of which it was seen where it went;
     /// none if nobody was.
     pub seen: Option<f64>,
@@ -377,6 +382,7 @@ impl Survey {
             length: Duration::ZERO,
             looks: 0,
             source: times,
+            counted: (0, 0),
             seen: None,
             ranked: Vec::new(),
             left_out: Vec::new(),
@@ -676,6 +682,8 @@ impl Survey {
             if let (Some(used), false) = (used(observed), watched.total_only) {
                 all += used;
                 known += spent(observed, &self.machine).total().min(used);
+                report.counted.0 += usize::from(observed.counted.is_some());
+                report.counted.1 += 1;
             }
         }
         report.seen = (!all.is_zero()).then(|| known.as_secs_f64() / all.as_secs_f64());
@@ -701,6 +709,7 @@ impl Survey {
         let used = used(observed).ok_or(Reason::Gone)?;
         let mut where_to = spent(observed, &self.machine);
         let mut used = used;
+        let mut counted = observed.counted.is_some();
         let mut whole_group = false;
         if candidate.kind == Kind::Vm && !self.watched[candidate.watched].total_only {
             let vcpus: Vec<&Spent> = observed
@@ -721,6 +730,7 @@ impl Survey {
                     where_to.extend(vcpu);
                 }
                 used = where_to.total();
+                counted = false;
             }
         }
         let busiest = observed
@@ -743,6 +753,7 @@ impl Survey {
                 length: seen.length,
                 watched: candidate.watched,
                 small: candidate.small,
+                counted,
             },
             candidate.tables.clone(),
         );
@@ -786,7 +797,12 @@ impl Survey {
             } else {
                 let shares = of.spent.by_node.iter().map(|&time| share(time));
                 let time = CpuTime::Shares(shares.collect());
-                (time, Known::Observed, Some(seen))
+                let known = if of.counted {
+                    Known::Counted
+                } else {
+                    Known::Observed
+                };
+                (time, known, Some(seen))
             }
         };
         let bounds = exposure::bounds(&time, &tables);
@@ -848,6 +864,7 @@ impl Survey {
                 length: seen.length,
                 watched: candidate.watched,
                 small: total < self.small.max(1),
+                counted: false,
             };
             let tables = Tables::Within {
                 total,
@@ -877,6 +894,8 @@ struct Use<'a> {
     length: Duration,
     watched: usize,
     small: bool,
+    /// The kernel counted it.
+    counted: bool,
 }
 
 /// What a group used, or the processes that were watched by themselves.
@@ -890,12 +909,5 @@ fn used(observed: &Observed) -> Option<Duration> {
 }
 
 fn spent(observed: &Observed, machine: &Machine) -> Spent {
-    let mut sum = Spent {
-        by_node: vec![Duration::ZERO; machine.nodes.len()],
-        ..Spent::default()
-    };
-    for process in &observed.processes {
-        sum.extend(&process.spent);
-    }
-    sum
+    observed.spent(machine.nodes.len())
 }

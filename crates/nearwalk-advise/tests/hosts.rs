@@ -184,6 +184,62 @@ fn a_share_of_which_less_than_four_fifths_was_seen_is_not_used() {
 }
 
 #[test]
+fn what_the_kernel_counts_of_each_cpu_is_taken_for_groups() {
+    let mut host = four_nodes();
+    host.by_cpu = true;
+    let dir = host.record("by-cpu");
+    let text = answer(&dir, &[]);
+    assert!(
+        text.contains("CPU time: counted for each CPU by the kernel, 100 % seen"),
+        "{text}"
+    );
+    let json = answer(&dir, &["--json"]);
+    let all: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(all["cpu_time"]["source"], "counted");
+    // Of its threads next to nothing is seen.
+    let build = row(&json, "user.slice/build.scope");
+    assert_eq!(build["cpu_time_known"], "counted");
+    let shares: Vec<f64> = build["cpu_time"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|s| s.as_f64().unwrap())
+        .collect();
+    assert!((shares[1] - 11.0 / 11.98).abs() < 0.001, "{build}");
+    assert!((shares[0] - 0.98 / 11.98).abs() < 0.001, "{build}");
+    // Of a virtual machine only its CPUs' threads count, and processes are sampled.
+    assert_eq!(
+        row(&json, "machine.slice/vm-db.scope")["cpu_time_known"],
+        "sampled"
+    );
+    assert_eq!(row(&json, "java")["cpu_time_known"], "sampled");
+}
+
+#[test]
+fn a_group_below_that_was_removed_takes_its_count_along() {
+    let mut host = Host::new(2, 8);
+    host.by_cpu = true;
+    host.service("g", &[100 * MIB, 0], &[1]);
+    let dir = host.record("removed-below");
+    let moments = (0..).map(|at| dir.join(format!("{at}/sys/fs/cgroup/g/nearwalk.cpu_time")));
+    let last = moments.take_while(|path| path.exists()).last().unwrap();
+    fs::write(&last, "8 9000\n").unwrap();
+    let found = row(&answer(&dir, &["--json"]), "g");
+    assert_eq!(found["cpu_time"], serde_json::Value::Null, "{found}");
+    assert_eq!(found["cpu_time_known"], "no", "{found}");
+
+    fs::write(&last, "8 many\n").unwrap();
+    let text = answer(&dir, &[]);
+    assert!(
+        text.contains("`8 many` is not a CPU and nanoseconds"),
+        "{text}"
+    );
+    // Its threads tell as well.
+    let found = row(&answer(&dir, &["--json"]), "g");
+    assert_eq!(found["cpu_time_known"], "sampled", "{found}");
+}
+
+#[test]
 fn ticks_do_where_there_are_no_nanoseconds() {
     let mut host = four_nodes();
     host.coarse = true;

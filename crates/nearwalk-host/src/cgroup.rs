@@ -2,6 +2,7 @@
 //! Control groups: where they are, and what their files count.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -260,6 +261,35 @@ pub fn cpu_time(source: &mut dyn Source, dir: &Path) -> Result<Duration, Error> 
         Ok(microseconds) => Ok(Duration::from_micros(microseconds)),
         Err(_) => Err(Error::value(&path, value, "a number of microseconds")),
     }
+}
+
+/// No kernel has this file: a source that can tell answers it, in the directory
+/// of a group, with a line `CPU NANOSECONDS` for each CPU that the group and those
+/// below it have run on. Recordings keep it like any other.
+pub const CPU_TIME: &str = "nearwalk.cpu_time";
+
+/// The CPU time that a group has used on each CPU, with the groups below; nothing
+/// where that is not told.
+pub fn cpu_time_by_cpu(
+    source: &mut dyn Source,
+    dir: &Path,
+) -> Result<Option<BTreeMap<u32, Duration>>, Error> {
+    let path = dir.join(CPU_TIME);
+    let text = match source.read(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Error::io(&path, error)),
+    };
+    let mut times = BTreeMap::new();
+    for line in text.lines() {
+        let words = line.split_once(' ');
+        let words = words.and_then(|(cpu, ns)| Some((cpu.parse().ok()?, ns.parse().ok()?)));
+        let Some((cpu, ns)) = words else {
+            return Err(Error::value(&path, line, "a CPU and nanoseconds"));
+        };
+        times.insert(cpu, Duration::from_nanos(ns));
+    }
+    Ok(Some(times))
 }
 
 /// The CPUs that the processes of groups may use. Each file is read once.

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ValueHint;
-use nearwalk_host::{Error, Live, Recorded, Recorder, Source};
+use nearwalk_advise::counting::Counting;
+use nearwalk_host::{Error, Recorded, Recorder, Source};
 use ratatui::crossterm::terminal;
 use signal_hook::low_level::emulate_default_handler;
 
@@ -78,13 +79,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         _ => WIDTH,
     };
     let (out, err) = (&mut io::stdout(), &mut io::stderr());
-    let status = print(&args, &mut Live::default(), width, out, err)?;
+    let status = print(&args, &mut Counting::default(), width, out, err)?;
     Ok(ExitCode::from(status))
 }
 
 /// Shows frames until the user has seen enough.
 fn show(args: &Args) -> anyhow::Result<ExitCode> {
-    let here = Box::new(Live::default());
+    let here = Box::new(Counting::default());
     let from = match (&args.from, &args.record) {
         (Some(dir), _) => match Recorded::open(dir) {
             Ok(recorded) => From::Recorded(Box::new(recorded)),

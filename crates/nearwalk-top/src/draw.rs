@@ -2,7 +2,7 @@
 //! The screen, as a function of a frame and of what the user has chosen.
 
 use nearwalk_advise::exposure::{CpuTime, Tables};
-use nearwalk_advise::print::{self, bytes, percent, remote};
+use nearwalk_advise::print::{self, bytes, how, percent, remote};
 use nearwalk_advise::survey::{Kind, Reason, Subject};
 use nearwalk_host::Node;
 use ratatui::buffer::Buffer;
@@ -181,7 +181,7 @@ fn notes(frame: &Frame) -> Vec<String> {
     if let Some(seen) = report.seen {
         notes.push(format!(
             "CPU time: {}, {} % seen",
-            report.source,
+            how(report, report.source),
             percent(seen)
         ));
     }

@@ -9,11 +9,12 @@ use std::time::Duration;
 use std::{ffi::OsString, panic, path::Path};
 
 use nearwalk_advise::advice::advise;
+use nearwalk_advise::counting::Counting;
 use nearwalk_advise::cpu_time::Sampling;
 use nearwalk_advise::shown;
 use nearwalk_advise::subject::{self, LiveInstruments, Whom};
 use nearwalk_advise::survey::Kind;
-use nearwalk_host::{Error, Live, Recorder, Source};
+use nearwalk_host::{Error, Recorder, Source};
 use nearwalk_repl::{Linux, Subject};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event as Input, KeyEventKind};
@@ -328,7 +329,7 @@ impl Screen {
             .show("advice", format!("looking for {seconds} s ..."));
         let events = self.events.clone();
         thread::spawn(move || {
-            let (source, instruments) = (&mut Live::default(), &mut LiveInstruments::default());
+            let (source, instruments) = (&mut Counting::default(), &mut LiveInstruments::default());
             let times = &mut Sampling::default();
             let text = match subject::look(source, times, instruments, &whom, ADVICE) {
                 Ok(subject) => shown::text(&subject, &advise(&subject)),

@@ -141,7 +141,13 @@ impl Kernel {
     pub fn process(&mut self, tid: i32) -> io::Result<Option<Process<'_>>> {
         let program = self.object.progs().next();
         let program = program.ok_or_else(|| io::Error::other("walk.bpf.o has no program"))?;
-        let link = match link(program.as_fd().as_raw_fd(), tid) {
+        let thread = sys::bpf_iter_link_info {
+            task: sys::bpf_iter_link_info__bindgen_ty_3 {
+                tid: tid as u32,
+                ..Default::default()
+            },
+        };
+        let link = match link(program.as_fd().as_raw_fd(), thread) {
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
             link => link?,
         };
@@ -371,8 +377,8 @@ impl Drop for HugeZero {
     }
 }
 
-/// Has the program run over mappings until it wants no more. False at the end.
-fn read(iterator: &mut File) -> io::Result<bool> {
+/// Has the program run until it wants no more. False at the end.
+pub(crate) fn read(iterator: &mut File) -> io::Result<bool> {
     loop {
         match iterator.read(&mut [0; 64]) {
             Ok(0) => return Ok(false),
@@ -384,15 +390,9 @@ fn read(iterator: &mut File) -> io::Result<bool> {
     }
 }
 
-/// Links the program to the iterator over one thread's mappings: libbpf-rs
-/// cannot name a thread.
-fn link(program: i32, tid: i32) -> io::Result<OwnedFd> {
-    let mut info = sys::bpf_iter_link_info {
-        task: sys::bpf_iter_link_info__bindgen_ty_3 {
-            tid: tid as u32,
-            ..Default::default()
-        },
-    };
+/// Links a program to an iterator over what `info` names: libbpf-rs cannot name
+/// a thread.
+pub(crate) fn link(program: i32, mut info: sys::bpf_iter_link_info) -> io::Result<OwnedFd> {
     let options = sys::bpf_link_create_opts {
         sz: size_of::<sys::bpf_link_create_opts>() as _,
         iter_info: &raw mut info,
@@ -403,7 +403,7 @@ fn link(program: i32, tid: i32) -> io::Result<OwnedFd> {
     owned(unsafe { sys::bpf_link_create(program, 0, sys::BPF_TRACE_ITER, &raw const options) })
 }
 
-fn iterator(link: &OwnedFd) -> io::Result<File> {
+pub(crate) fn iterator(link: &OwnedFd) -> io::Result<File> {
     // SAFETY: it takes a descriptor, which `link` keeps open.
     owned(unsafe { sys::bpf_iter_create(link.as_raw_fd()) }).map(File::from)
 }

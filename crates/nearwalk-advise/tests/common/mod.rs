@@ -70,6 +70,8 @@ pub struct Host {
     pub lines: Vec<&'static str>,
     /// Without CONFIG_SCHED_INFO.
     pub coarse: bool,
+    /// The source tells what groups used on each CPU.
+    pub by_cpu: bool,
     pub groups: Vec<Group>,
     /// Page tables that no group counts, on node 0.
     pub elsewhere: u64,
@@ -95,6 +97,7 @@ impl Host {
             mounts: V2.into(),
             lines: vec!["pagetables", "sec_pagetables"],
             coarse: false,
+            by_cpu: false,
             groups: Vec::new(),
             elsewhere: 0,
             loose: Vec::new(),
@@ -220,6 +223,21 @@ impl Host {
                 &format!("{dir}/cpu.stat"),
                 &format!("usage_usec {usage}\nuser_usec {usage}\nsystem_usec 0\n"),
             );
+            if self.by_cpu {
+                // What is short-lived runs on the first CPU of node 1.
+                let mut times = BTreeMap::from([(self.cpu(1, 0), group.short_lived)]);
+                for thread in group.processes.iter().flat_map(|process| &process.threads) {
+                    *times.entry(*thread.on.last().unwrap()).or_default() += thread.cpus;
+                }
+                let line = |(cpu, cpus): (u32, f64)| {
+                    format!(
+                        "{cpu} {}\n",
+                        (cpus * MOMENTS[moment] as f64 * 1e6) as u64 + 9_000
+                    )
+                };
+                let text: String = times.into_iter().map(line).collect();
+                files.write(&format!("{dir}/nearwalk.cpu_time"), &text);
+            }
             let (all, huge) = group.memory;
             files.write(
                 &format!("{dir}/memory.stat"),
