@@ -18,7 +18,7 @@ soak=(e2fsprogs memcached openjdk-17-jdk-headless postgresql procps
 	python3 redis-server stress-ng)
 bochs=(bochs bochsbios grub-common grub-pc-bin mtools vgabios xorriso)
 configs=(dwarves linux-config-6.12)
-bpf=(clang-14 llvm-14)
+bpf=(clang-14 llvm-14 pahole tmux)
 check=(coccinelle shellcheck spin stress-ng)
 
 case ${1:-all} in

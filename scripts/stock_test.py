@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Checks `nearwalk dump` by BPF on a kernel as a distribution ships it.
+"""Checks what Nearwalk answers on a kernel as a distribution ships it.
 
-    stock_test.py NEARWALK WORKLOAD MODULES [PTDUMP_KO]
+    stock_test.py NEARWALK WORKLOAD MODULES HOW [PTDUMP_KO]
 
 Runs as root in a VM with several nodes. MODULES is the kernel's
-lib/modules/RELEASE; with PTDUMP_KO what BPF reads is also compared with what
-the module reads. Prints a line for each check, as TAP.
+lib/modules/RELEASE, HOW what it was booted with: plain, la57 or pti; with
+PTDUMP_KO what BPF reads is also compared with what the module reads. Prints a
+line for each check, as TAP.
 """
 
 import contextlib
+import ctypes
 import json
 import os
 import re
@@ -19,8 +21,8 @@ import subprocess
 import sys
 import time
 
-NEARWALK, WORKLOAD, MODULES = sys.argv[1:4]
-PTDUMP_KO = sys.argv[4] if len(sys.argv) > 4 else None
+NEARWALK, WORKLOAD, MODULES, HOW = sys.argv[1:5]
+PTDUMP_KO = sys.argv[5] if len(sys.argv) > 5 else None
 GROUP = "/sys/fs/cgroup/stock"
 TABLE, PAGE, HINT, PROTNONE, SWAP, MIGRATION, OTHER = range(7)
 SPECIAL = 0x80
@@ -68,6 +70,29 @@ def workload(*args):
             time.sleep(0.1)
 
 
+@contextlib.contextmanager
+def running(*args, cpus="0"):
+    """A process of its own group that goes on."""
+    os.makedirs(GROUP, exist_ok=True)
+    with subprocess.Popen(["taskset", "-c", cpus, WORKLOAD, *args],
+                          stdin=subprocess.PIPE) as process:
+        write(f"{GROUP}/cgroup.procs", str(process.pid))
+        try:
+            until = time.monotonic() + 120
+            while "sparse=1200" in args and vm_pte(process.pid) < 2400:
+                assert time.monotonic() < until
+                time.sleep(0.5)
+            yield process.pid
+        finally:
+            process.kill()
+    while True:
+        try:
+            os.rmdir(GROUP)
+            return
+        except OSError:
+            time.sleep(0.1)
+
+
 def nearwalk(*args, status=0):
     done = subprocess.run([NEARWALK, *args], capture_output=True, text=True,
                           check=False)
@@ -82,20 +107,29 @@ def snapshot(pid, *args):
 
 
 def parse(data):
-    """The header's flags, tables and end of a stream."""
-    size, = struct.unpack_from("<I", data, 16)
-    flags, = struct.unpack_from("<I", data, 24)
-    tables, at, end = [], size, None
+    """The header's flags and tables of a stream of one snapshot."""
+    (found,) = snapshots(data)
+    return found
+
+
+def snapshots(data):
+    """As above, of one that may hold several."""
+    at = 0
     while at < len(data):
-        kind, length = struct.unpack_from("<BH", data, at)
-        payload = data[at + 3:at + 3 + length]
-        at += 3 + length
-        if kind == 3:
-            tables.append(table(payload))
-        elif kind == 4:
-            end = payload[0]
-    assert end == 0, "the process exited"
-    return flags, tables
+        flags, = struct.unpack_from("<I", data, at + 24)
+        size, = struct.unpack_from("<I", data, at + 16)
+        at += size
+        tables, end = [], None
+        while end is None:
+            kind, length = struct.unpack_from("<BH", data, at)
+            payload = data[at + 3:at + 3 + length]
+            at += 3 + length
+            if kind == 3:
+                tables.append(table(payload))
+            elif kind == 4:
+                end = payload[0]
+        assert end == 0, "the process exited"
+        yield flags, tables
 
 
 def table(payload):
@@ -221,6 +255,17 @@ MIXTURE = ("small=12", "thp=16", "hugezero=8", "hugetlb=8", "shared=4",
            "protnone=4", "zero=4", "swap=8", "sparse=20")
 
 
+def test_it_was_booted_as_asked():
+    flags = re.search(r"^flags.*", read("/proc/cpuinfo"), re.M).group(0).split()
+    isolated = "pti" in flags
+    assert ("la57" in flags) == (HOW == "la57"), flags
+    assert isolated == (HOW == "pti"), flags
+    with workload("small=1") as pid:
+        shown = json.loads(nearwalk("dump", "--json", str(pid)).stdout)
+        levels = len(shown["trees"][0]["levels"])
+        assert levels == (5 if HOW == "la57" else 4), levels
+
+
 def test_entries_are_those_of_pagemap():
     with workload(*MIXTURE) as pid:
         flags, tables = snapshot(pid)
@@ -241,11 +286,11 @@ def test_entries_are_those_of_pagemap():
 
 
 def test_nodes_are_those_of_the_group():
-    with workload("small=24", "shared=4", "sparse=40") as pid:
+    with workload("small=24", "shared=4", "spread=32", "sparse=40") as pid:
         _, tables = snapshot(pid)
         found, told = by_node(tables, BELOW), numa_stat()
         assert found == told, (found, told, by_level(tables))
-        assert len(found) > 1, found
+        assert len(found) == 4, found
         return f"tables by node {found}"
 
 
@@ -281,20 +326,56 @@ def test_module_reads_the_same():
     return f"{len(by_bpf)} tables"
 
 
+def memory_ranges():
+    """Frames that are memory, as /proc/iomem has them."""
+    found = re.findall(r"^([0-9a-f]+)-([0-9a-f]+) : System RAM", read("/proc/iomem"),
+                       re.M)
+    return [(int(first, 16) >> 12, int(last, 16) >> 12) for first, last in found]
+
+
+def check_frames(tables, ranges):
+    """All that is walked to or mapped is memory."""
+    frames = []
+    for _, _, frame, _, entries in tables:
+        frames.append(frame)
+        frames += [at for flags, _, at in entries.values()
+                   if flags & 7 <= PROTNONE]
+    for frame in frames:
+        assert any(first <= frame <= last for first, last in ranges), hex(frame)
+    return len(frames)
+
+
 def test_a_busy_process_keeps_the_order():
-    with subprocess.Popen([WORKLOAD, "churn=8", "churn=3", "small=8"],
-                          stdin=subprocess.PIPE,
-                          stdout=subprocess.PIPE) as process:
-        process.stdout.readline()
-        for _ in range(20):
+    """It maps, moves, collapses, forks and unmaps; its children exit. Now and
+    then it exits itself, and another is looked at."""
+    walks, ranges = 200 if HOW == "plain" else 20, memory_ranges()
+    done = lost = frames = 0
+    while done < walks:
+        with subprocess.Popen(["taskset", "-c", "0,4", WORKLOAD, "small=4", "turmoil=4",
+                               "turmoil=8", "churn=4"], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE) as process:
+            process.stdout.readline()
             # The reader refuses a stream that is out of order.
-            shown = nearwalk("dump", "--json", str(process.pid))
-            found = json.loads(shown.stdout)
-            assert found["complete"]
-            for level in found["trees"][0]["levels"]:
-                for node in level["nodes"]:
-                    assert level["level"] == 1 or not node["entries_no_node"]
-        process.kill()
+            nearwalk("dump", "--every", "10ms", "--count", "20", "--raw", "/tmp/raw",
+                     str(process.pid))
+            with open("/tmp/raw", "rb") as file:
+                for _, tables in snapshots(file.read()):
+                    frames += check_frames(tables, ranges)
+                    done += 1
+            with subprocess.Popen([NEARWALK, "dump", "--json", "--every", "10ms",
+                                   str(process.pid)], stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, text=True) as walk:
+                if done // 20 % 2:
+                    # Later it is one of many that is cut short.
+                    walk.stdout.readline()
+                time.sleep(0.01 * (done // 20))
+                process.kill()
+                said = walk.communicate()[1]
+            assert walk.returncode in (0, 1), (walk.returncode, said)
+            assert said.count("\n") == 1 and "exited" in said, said
+            lost += walk.returncode
+    return f"{done} walks, {frames} frames, all of them memory; " \
+        f"of {done // 20} that were killed meanwhile {lost} before there was a snapshot"
 
 
 def test_two_capabilities_are_enough():
@@ -348,6 +429,125 @@ def test_bad_subjects_are_named():
         assert text in said and said.count("\n") == 1, said
 
 
+def forbid_bpf():
+    """A seccomp filter, as containers have: bpf() fails with EPERM."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    steps = [(0x20, 0, 0, 0), (0x15, 0, 1, 321), (0x06, 0, 0, 0x00050001),
+             (0x06, 0, 0, 0x7FFF0000)]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("<HBBI", *step)
+                                                for step in steps))
+    program = struct.pack("<HxxxxxxQ", len(steps), ctypes.addressof(code))
+    assert libc.prctl(38, 1, 0, 0, 0) == 0
+    assert libc.prctl(22, 2, program, 0, 0) == 0, ctypes.get_errno()
+
+
+def test_a_seccomp_filter_is_named():
+    with workload("small=1") as pid:
+        for args, status in ((("locality", str(pid)), 1), (("advise", "--seconds", "0.5"), 0)):
+            done = subprocess.run([NEARWALK, *args], capture_output=True, text=True,
+                                  check=False, preexec_fn=forbid_bpf)
+            assert done.returncode == status, (args, done.stdout, done.stderr)
+            if status:
+                said = done.stderr
+                assert "seccomp" in said and said.count("\n") == 1, said
+
+
+def counted(recording, moment):
+    """CPU time of the group by CPU, and all of it, as they were recorded."""
+    at = f"{recording}/{moment}{GROUP}"
+    lines = read(f"{at}/nearwalk.cpu_time").splitlines()
+    by_cpu = {int(cpu): int(ns) for cpu, ns in map(str.split, lines)}
+    return by_cpu, int(read(f"{at}/cpu.stat").split()[1])
+
+
+def advice(recording):
+    shown = json.loads(nearwalk("advise", "--json", "--from", recording).stdout)
+    found = {given["name"]: given for given in shown["inputs"]}["cpu_time"]
+    return found["value"], found["source"]
+
+
+def test_cpu_time_of_groups_is_what_the_kernel_counts():
+    below = f"{GROUP}/below"
+    with running("small=2", "busy=600", cpus="0-2") as pid:
+        os.makedirs(below)
+        with subprocess.Popen(["taskset", "-c", "6", "sh", "-c",
+                               f"echo $$ >{below}/cgroup.procs; while :; do :; done"]
+                              ) as other:
+            time.sleep(2)
+            nearwalk("advise", "--seconds", "4", "--cgroup", "stock", "--record", "/tmp/runs")
+            for each in (pid, other.pid):
+                os.kill(each, signal.SIGSTOP)
+            time.sleep(1)
+            nearwalk("advise", "--seconds", "1", "--cgroup", "stock", "--record", "/tmp/stopped")
+            other.kill()
+        os.rmdir(below)
+    moments = sorted(int(name) for name in os.listdir("/tmp/stopped") if name.isdigit())
+    told = 0
+    for moment in moments:
+        if os.path.exists(f"/tmp/stopped/{moment}{GROUP}/nearwalk.cpu_time"):
+            by_cpu, usage = counted("/tmp/stopped", moment)
+            assert sum(by_cpu.values()) // 1000 == usage, (by_cpu, usage)
+            assert {0, 1, 2, 6} <= by_cpu.keys(), by_cpu
+            told += 1
+    assert told >= 2, moments
+    exact, how = advice("/tmp/runs")
+    assert how == "counted", how
+    for name in os.listdir("/tmp/runs"):
+        with contextlib.suppress(OSError):
+            os.remove(f"/tmp/runs/{name}{GROUP}/nearwalk.cpu_time")
+    sampled, how = advice("/tmp/runs")
+    assert how == "sampled", how
+    apart = max(abs(one - other) for one, other in zip(exact, sampled))
+    assert apart <= 0.03, (exact, sampled)
+    return f"{sum(by_cpu.values())} ns by CPU, cpu.stat {usage} us; " \
+        f"shares {exact} counted, {sampled} sampled"
+
+
+def tmux(*args):
+    return subprocess.run(["tmux", "-L", "nearwalk", *args], capture_output=True,
+                          text=True, check=True).stdout
+
+
+def screen(text, seconds=60):
+    """What is on the screen, as soon as text is."""
+    until = time.monotonic() + seconds
+    while text not in (shown := tmux("capture-pane", "-p", "-t", "top")):
+        assert time.monotonic() < until, f"no {text!r} in\n{shown}"
+        time.sleep(0.2)
+    return shown
+
+
+def test_top_in_a_terminal():
+    os.environ.pop("TMUX", None)
+    with subprocess.Popen([WORKLOAD, "small=8", "busy=600"], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as process:
+        os.makedirs(GROUP, exist_ok=True)
+        write(f"{GROUP}/cgroup.procs", str(process.pid))
+        tmux("new-session", "-d", "-s", "top", "-x", "120", "-y", "40",
+             "stty -g >/tmp/before; " + NEARWALK + " top; echo status $?; "
+             "stty -g >/tmp/after; exec cat")
+        try:
+            shown = screen("stock")
+            assert "NAME" in shown and "%N3" in shown, shown
+            tmux("resize-window", "-t", "top", "-x", "80", "-y", "24")
+            screen("MAY BE")
+            tmux("send-keys", "-t", "top", "s")
+            tmux("resize-window", "-t", "top", "-x", "40", "-y", "5")
+            screen("60")
+            tmux("resize-window", "-t", "top", "-x", "200", "-y", "50")
+            screen("stock")
+            pid = subprocess.run(["pgrep", "-x", "nearwalk"], capture_output=True,
+                                 text=True, check=True).stdout
+            os.kill(int(pid), signal.SIGTERM)
+            screen("status 143")
+            assert read("/tmp/before") == read("/tmp/after")
+            shown = tmux("display-message", "-p", "-t", "top", "#{alternate_on} #{cursor_flag}")
+            assert shown.split() == ["0", "1"], shown
+        finally:
+            tmux("kill-server")
+            process.kill()
+
+
 def test_lockdown():
     path = "/sys/kernel/security/lockdown"
     if not os.path.exists(path):
@@ -359,6 +559,15 @@ def test_lockdown():
         write(path, "confidentiality")
         said = nearwalk("locality", str(pid), status=1).stderr
         assert "lockdown=integrity" in said and said.count("\n") == 1, said
+    # What needs no rights is answered all the same, by sampling.
+    with running("small=2", "sparse=1200", "busy=600") as pid:
+        subprocess.run(["taskset", "-a", "-p", "-c", "6", str(pid)], check=True,
+                       stdout=subprocess.DEVNULL)
+        host = nearwalk("advise", "--seconds", "2").stdout
+        assert re.search(r"\n +stock .* certain", host), host
+        assert "CPU time: sampled" in host, host
+        one = nearwalk("advise", "--seconds", "1", str(pid)).stdout
+        assert "verdict   measure" in one and "lockdown=integrity" in one, one
 
 
 def main():
