@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Claims: which frame each page should be in.
+ */
+#ifndef _MM_RANGER_CLAIMS_H
+#define _MM_RANGER_CLAIMS_H
+
+#include <linux/rbtree.h>
+#include <linux/types.h>
+
+/* No such frame. */
+#define RANGER_NO_PFN	ULONG_MAX
+
+/**
+ * struct ranger_claim - pages of an object, and the frames they should be in
+ * @by_index: among all claims, by object, node and index
+ * @by_frame: among all claims, by frame
+ * @object: whose pages; no more than a name here
+ * @nid: the node they are on; pages of the object on another one have another claim
+ * @first: index of the first page
+ * @nr: how many pages
+ * @pfn: the frame of the first page; the others follow
+ *
+ * No page has two claims, and no frame is claimed twice.  A claim reserves nothing:
+ * the frames are whoever's they are.
+ */
+struct ranger_claim {
+	struct rb_node by_index;
+	struct rb_node by_frame;
+	void *object;
+	int nid;
+	pgoff_t first;
+	unsigned long nr;
+	unsigned long pfn;
+};
+
+struct ranger_claims {
+	struct rb_root by_index;
+	struct rb_root by_frame;
+};
+
+/* A range of frames of one zone, in which claims may be. */
+struct ranger_span {
+	unsigned long start;
+	unsigned long end;
+	int nid;
+};
+
+#define RANGER_SPANS	64
+
+/**
+ * struct ranger_spans - all frames that claims may be made of
+ * @span: those that are looked at first come first
+ * @nr: how many there are
+ * @block: frames of a block, of which some are better left alone: a power of two
+ * @is_bad: whether a block is, by its first frame
+ */
+struct ranger_spans {
+	struct ranger_span span[RANGER_SPANS];
+	unsigned int nr;
+	unsigned long block;
+	bool (*is_bad)(unsigned long pfn);
+};
+
+static inline pgoff_t claim_end(const struct ranger_claim *claim)
+{
+	return claim->first + claim->nr;
+}
+
+static inline unsigned long claim_target(const struct ranger_claim *claim,
+					 pgoff_t index)
+{
+	return claim->pfn + (index - claim->first);
+}
+
+struct ranger_claim *ranger_claim_find(const struct ranger_claims *claims,
+				       const void *object, int nid, pgoff_t index);
+struct ranger_claim *ranger_claim_from(const struct ranger_claims *claims,
+				       const void *object, int nid, pgoff_t index);
+struct ranger_claim *ranger_claim_at(const struct ranger_claims *claims,
+				     unsigned long pfn);
+struct ranger_claim *ranger_claim_next(const struct ranger_claims *claims,
+				       unsigned long pfn);
+int ranger_claim_add(struct ranger_claims *claims, struct ranger_claim *claim);
+int ranger_claim_set(struct ranger_claims *claims, struct ranger_claim *claim,
+		     pgoff_t first, unsigned long nr, unsigned long pfn);
+void ranger_claim_remove(struct ranger_claims *claims, struct ranger_claim *claim);
+
+/* Where a claim should be, by whatever policy: see place.c. */
+enum ranger_anchor {
+	/* Where many are already, or else with as few bad blocks as possible. */
+	RANGER_MOST_IN_PLACE,
+	/* In the first hole, as the thesis does. */
+	RANGER_FIRST_FIT,
+};
+
+struct ranger_policy {
+	enum ranger_anchor anchor;
+	/* Frame and index are equal modulo this, in pages: a power of two. */
+	unsigned long align;
+};
+
+/**
+ * struct ranger_want - pages that are to have claims
+ * @object: whose
+ * @nid: on which node
+ * @first: index of the first
+ * @end: behind the last
+ * @pfn: the frame of the first if those that lie together stay, or RANGER_NO_PFN
+ */
+struct ranger_want {
+	void *object;
+	int nid;
+	pgoff_t first;
+	pgoff_t end;
+	unsigned long pfn;
+};
+
+/* What became of it. */
+struct ranger_placed {
+	unsigned long made;	/* claims */
+	unsigned long grown;
+	unsigned long relocated;
+};
+
+/* Claims come and go with these; the object's references are theirs. */
+struct ranger_claim *ranger_claim_alloc(void *object);
+void ranger_claim_free(struct ranger_claim *claim);
+
+int ranger_place(struct ranger_claims *claims, const struct ranger_spans *spans,
+		 const struct ranger_policy *policy, const struct ranger_want *want,
+		 struct ranger_placed *placed);
+
+#endif /* _MM_RANGER_CLAIMS_H */

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit tests for claims: that they are disjoint, where they are made, how they grow,
+ * and the two examples that the thesis draws.
+ *
+ * Objects are the tests' own, frames are no more than numbers.
+ */
+#include <kunit/test.h>
+#include <linux/rmap.h>
+#include "claims.h"
+
+#define OBJECTS	4
+#define PIECE	(PMD_SIZE >> PAGE_SHIFT)
+
+struct claims_test {
+	struct ranger_claims claims;
+	struct ranger_spans spans;
+	struct ranger_policy policy;
+	struct ranger_placed placed;
+	struct anon_vma object[OBJECTS];
+};
+
+/* Blocks that are bad, for test_is_bad(). */
+static unsigned long test_bad[4];
+
+static bool test_is_bad(unsigned long pfn)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(test_bad); i++)
+		if (test_bad[i] == pfn)
+			return true;
+	return false;
+}
+
+static int test_init(struct kunit *test)
+{
+	struct claims_test *t = kunit_kzalloc(test, sizeof(*t), GFP_KERNEL);
+	unsigned int i;
+
+	if (!t)
+		return -ENOMEM;
+	t->policy.align = 1;
+	/* The tests' reference is never given up. */
+	for (i = 0; i < OBJECTS; i++)
+		atomic_set(&t->object[i].refcount, 1);
+	test->priv = t;
+	return 0;
+}
+
+static void test_exit(struct kunit *test)
+{
+	struct claims_test *t = test->priv;
+	struct rb_node *node;
+
+	while (t && (node = rb_first(&t->claims.by_index))) {
+		struct ranger_claim *claim = rb_entry(node, struct ranger_claim, by_index);
+
+		ranger_claim_remove(&t->claims, claim);
+		ranger_claim_free(claim);
+	}
+}
+
+static void span(struct kunit *test, int nid, unsigned long start, unsigned long end)
+{
+	struct claims_test *t = test->priv;
+
+	t->spans.span[t->spans.nr++] = (struct ranger_span){ start, end, nid };
+}
+
+static int add(struct kunit *test, unsigned int object, pgoff_t first,
+	       unsigned long nr, unsigned long pfn)
+{
+	struct claims_test *t = test->priv;
+	struct ranger_claim *claim = ranger_claim_alloc(&t->object[object]);
+	int err;
+
+	KUNIT_ASSERT_NOT_NULL(test, claim);
+	claim->first = first;
+	claim->nr = nr;
+	claim->pfn = pfn;
+	err = ranger_claim_add(&t->claims, claim);
+	if (err)
+		ranger_claim_free(claim);
+	return err;
+}
+
+static int place(struct kunit *test, unsigned int object, pgoff_t first, pgoff_t end,
+		 unsigned long pfn)
+{
+	struct claims_test *t = test->priv;
+	struct ranger_want want = {
+		.object = &t->object[object], .first = first, .end = end, .pfn = pfn,
+	};
+
+	memset(&t->placed, 0, sizeof(t->placed));
+	return ranger_place(&t->claims, &t->spans, &t->policy, &want, &t->placed);
+}
+
+/* Where a page should be, or RANGER_NO_PFN. */
+static unsigned long target(struct kunit *test, unsigned int object, pgoff_t index)
+{
+	struct claims_test *t = test->priv;
+	struct ranger_claim *claim = ranger_claim_find(&t->claims, &t->object[object],
+						       0, index);
+
+	return claim ? claim_target(claim, index) : RANGER_NO_PFN;
+}
+
+/* By both orders: no page and no frame twice. */
+static void check_disjoint(struct kunit *test)
+{
+	struct claims_test *t = test->priv;
+	struct ranger_claim *claim, *last = NULL;
+	struct rb_node *node;
+	unsigned int nr[2] = {};
+
+	for (node = rb_first(&t->claims.by_frame); node; node = rb_next(node)) {
+		claim = rb_entry(node, struct ranger_claim, by_frame);
+		if (last)
+			KUNIT_EXPECT_GE(test, claim->pfn, last->pfn + last->nr);
+		last = claim;
+		nr[0]++;
+	}
+	last = NULL;
+	for (node = rb_first(&t->claims.by_index); node; node = rb_next(node)) {
+		claim = rb_entry(node, struct ranger_claim, by_index);
+		if (last && last->object == claim->object && last->nid == claim->nid)
+			KUNIT_EXPECT_GE(test, claim->first, claim_end(last));
+		last = claim;
+		nr[1]++;
+	}
+	KUNIT_EXPECT_EQ(test, nr[0], nr[1]);
+}
+
+static void test_disjoint(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, 0, add(test, 0, 100, 10, 1000));
+	/* The same page, the first or the last. */
+	KUNIT_EXPECT_EQ(test, -EEXIST, add(test, 0, 91, 10, 2000));
+	KUNIT_EXPECT_EQ(test, -EEXIST, add(test, 0, 109, 10, 2000));
+	KUNIT_EXPECT_EQ(test, -EEXIST, add(test, 0, 90, 30, 2000));
+	/* The same frame. */
+	KUNIT_EXPECT_EQ(test, -EBUSY, add(test, 1, 100, 10, 991));
+	KUNIT_EXPECT_EQ(test, -EBUSY, add(test, 1, 100, 10, 1009));
+	KUNIT_EXPECT_EQ(test, -EBUSY, add(test, 1, 100, 30, 990));
+	/* Side by side. */
+	KUNIT_EXPECT_EQ(test, 0, add(test, 0, 90, 10, 1010));
+	KUNIT_EXPECT_EQ(test, 0, add(test, 1, 100, 10, 990));
+	check_disjoint(test);
+}
+
+static void test_find(struct kunit *test)
+{
+	struct claims_test *t = test->priv;
+	unsigned long i;
+
+	for (i = 0; i < 100; i++)
+		KUNIT_ASSERT_EQ(test, 0, add(test, i % 3, 20 * i, 10, 5000 - 20 * i));
+	for (i = 0; i < 100; i++) {
+		KUNIT_EXPECT_EQ(test, 5000 - 20 * i, target(test, i % 3, 20 * i));
+		KUNIT_EXPECT_EQ(test, 5009 - 20 * i, target(test, i % 3, 20 * i + 9));
+		KUNIT_EXPECT_EQ(test, RANGER_NO_PFN, target(test, i % 3, 20 * i + 10));
+		KUNIT_EXPECT_EQ(test, RANGER_NO_PFN, target(test, (i + 1) % 3, 20 * i));
+		KUNIT_EXPECT_NOT_NULL(test, ranger_claim_at(&t->claims, 5009 - 20 * i));
+		KUNIT_EXPECT_NULL(test, ranger_claim_at(&t->claims, 5010 - 20 * i));
+	}
+	check_disjoint(test);
+}
+
+static void test_first_fit(struct kunit *test)
+{
+	struct claims_test *t = test->priv;
+
+	t->policy.anchor = RANGER_FIRST_FIT;
+	span(test, 1, 0, 10000);	/* of another node */
+	span(test, 0, 100, 200);
+	span(test, 0, 200, 400);	/* of another zone */
+	KUNIT_EXPECT_EQ(test, 0, place(test, 0, 0, 50, RANGER_NO_PFN));
+	KUNIT_EXPECT_EQ(test, 100, target(test, 0, 0));
+	/* Not over the border, though the frames follow. */
+	KUNIT_EXPECT_EQ(test, 0, place(test, 1, 0, 60, RANGER_NO_PFN));
+	KUNIT_EXPECT_EQ(test, 200, target(test, 1, 0));
+	/* Back into the hole before. */
+	KUNIT_EXPECT_EQ(test, 0, place(test, 2, 0, 50, RANGER_NO_PFN));
+	KUNIT_EXPECT_EQ(test, 150, target(test, 2, 0));
+	/* Those that have a claim keep it. */
+	KUNIT_EXPECT_EQ(test, 0, place(test, 1, 10, 20, RANGER_NO_PFN));
+	KUNIT_EXPECT_EQ(test, 0, t->placed.made + t->placed.grown);
+	check_disjoint(test);
+}
+
+static void test_align(struct kunit *test)
+{
+	struct claims_test *t = test->priv;
+
+	t->policy.align = 64;
+	span(test, 0, 10, 1000);
+	KUNIT_EXPECT_EQ(test, 0, place(test, 0, 5, 25, RANGER_NO_PFN));
+	KUNIT_EXPECT_EQ(test, 64 + 5, target(test, 0, 5));
+	KUNIT_EXPECT_EQ(test, 0, place(test, 1, 63, 65, RANGER_NO_PFN));
+	KUNIT_EXPECT_EQ(test, 63, target(test, 1, 63));
+	/* Behind the two there is room, but none that is aligned. */
+	KUNIT_EXPECT_EQ(test, 0, place(test, 2, 0, 10, RANGER_NO_PFN));
+	KUNIT_EXPECT_EQ(test, 128, target(test, 2, 0));
+	check_disjoint(test);
+}
+
+/* Most are there already, so that they stay; unless another one has the frames. */
+static void test_most_in_place(struct kunit *test)
+{
+	span(test, 0, 0, 1000);
+	KUNIT_EXPECT_EQ(test, 0, place(test, 0, 7, 107, 500));
+	KUNIT_EXPECT_EQ(test, 500, target(test, 0, 7));
+	KUNIT_EXPECT_EQ(test, 0, place(test, 1, 0, 100, 550));
+	KUNIT_EXPECT_EQ(test, 0, target(test, 1, 0));
+	/* And not beyond the last frame. */
+	KUNIT_EXPECT_EQ(test, 0, place(test, 2, 0, 100, 950));
+	KUNIT_EXPECT_EQ(test, 100, target(test, 2, 0));
+	check_disjoint(test);
+}
+
+/* Where the kernel has the least, and there the first place. */
+static void test_fewest_bad(struct kunit *test)
+{
+	struct claims_test *t = test->priv;
+
+	t->spans.block = 8;
+	t->spans.is_bad = test_is_bad;
+	test_bad[0] = 0;
+	test_bad[1] = 16;
+	test_bad[2] = 48;
+	test_bad[3] = 56;
+	span(test, 0, 0, 64);
+	KUNIT_EXPECT_EQ(test, 0, place(test, 0, 0, 24, RANGER_NO_PFN));
+	KUNIT_EXPECT_EQ(test, 24, target(test, 0, 0));
+	KUNIT_EXPECT_EQ(test, 0, place(test, 1, 0, 12, RANGER_NO_PFN));
+	KUNIT_EXPECT_EQ(test, 0, target(test, 1, 0));
+	KUNIT_EXPECT_EQ(test, 0, place(test, 2, 0, 16, RANGER_NO_PFN));
+	KUNIT_EXPECT_EQ(test, 48, target(test, 2, 0));
+	check_disjoint(test);
+}
+
+static void test_pieces(struct kunit *test)
+{
+	struct claims_test *t = test->priv;
+	unsigned long first = 3 * PIECE, nr = 7 * PIECE;
+
+	t->policy.align = PIECE;
+	span(test, 0, 0, 3 * PIECE + 5);
+	span(test, 0, 10 * PIECE, 15 * PIECE);
+	span(test, 0, 20 * PIECE, 21 * PIECE - 1);
+	/* The largest first; the one that is too small not at all. */
+	KUNIT_EXPECT_EQ(test, 0, place(test, 0, first, first + nr, RANGER_NO_PFN));
+	KUNIT_EXPECT_EQ(test, 2, t->placed.made);
+	KUNIT_EXPECT_EQ(test, 10 * PIECE, target(test, 0, first));
+	KUNIT_EXPECT_EQ(test, 0, target(test, 0, first + 5 * PIECE));
+	KUNIT_EXPECT_EQ(test, -ENOSPC, place(test, 1, 0, 2 * PIECE, RANGER_NO_PFN));
+	KUNIT_EXPECT_EQ(test, 1, t->placed.made);
+	check_disjoint(test);
+}
+
+static void test_grow(struct kunit *test)
+{
+	struct claims_test *t = test->priv;
+
+	span(test, 0, 0, 1000);
+	KUNIT_EXPECT_EQ(test, 0, place(test, 0, 100, 200, 400));
+	/* Behind, and before. */
+	KUNIT_EXPECT_EQ(test, 0, place(test, 0, 100, 250, RANGER_NO_PFN));
+	KUNIT_EXPECT_EQ(test, 0, place(test, 0, 50, 250, RANGER_NO_PFN));
+	KUNIT_EXPECT_EQ(test, 1, t->placed.grown);
+	KUNIT_EXPECT_EQ(test, 0, t->placed.made);
+	KUNIT_EXPECT_EQ(test, 350, target(test, 0, 50));
+	KUNIT_EXPECT_EQ(test, 549, target(test, 0, 249));
+	check_disjoint(test);
+}
+
+static void test_grow_smaller_moves(struct kunit *test)
+{
+	struct claims_test *t = test->priv;
+
+	span(test, 0, 0, 1000);
+	KUNIT_ASSERT_EQ(test, 0, add(test, 0, 0, 100, 0));
+	KUNIT_ASSERT_EQ(test, 0, add(test, 1, 0, 50, 100));
+	/* The other one is smaller: it makes room. */
+	KUNIT_EXPECT_EQ(test, 0, place(test, 0, 0, 120, RANGER_NO_PFN));
+	KUNIT_EXPECT_EQ(test, 1, t->placed.relocated);
+	KUNIT_EXPECT_EQ(test, 0, target(test, 0, 0));
+	KUNIT_EXPECT_EQ(test, 119, target(test, 0, 119));
+	KUNIT_EXPECT_EQ(test, 150, target(test, 1, 0));
+	/* It is the smaller one itself that grows: it goes. */
+	KUNIT_ASSERT_EQ(test, 0, add(test, 2, 0, 300, 200));
+	KUNIT_EXPECT_EQ(test, 0, place(test, 1, 0, 80, RANGER_NO_PFN));
+	KUNIT_EXPECT_EQ(test, 500, target(test, 1, 0));
+	KUNIT_EXPECT_EQ(test, 200, target(test, 2, 0));
+	check_disjoint(test);
+}
+
+/* Neither has anywhere to go: what is new gets a claim of its own. */
+static void test_grow_no_room(struct kunit *test)
+{
+	struct claims_test *t = test->priv;
+
+	span(test, 0, 0, 200);
+	KUNIT_ASSERT_EQ(test, 0, add(test, 0, 0, 100, 0));
+	KUNIT_ASSERT_EQ(test, 0, add(test, 1, 0, 60, 100));
+	KUNIT_EXPECT_EQ(test, 0, place(test, 0, 0, 120, RANGER_NO_PFN));
+	KUNIT_EXPECT_EQ(test, 1, t->placed.made);
+	KUNIT_EXPECT_EQ(test, 99, target(test, 0, 99));
+	KUNIT_EXPECT_EQ(test, 160, target(test, 0, 100));
+	KUNIT_EXPECT_EQ(test, 100, target(test, 1, 0));
+	check_disjoint(test);
+}
+
+/* Frames of the figures: a page of the mapping, of another one, or nothing. */
+#define FRAMES	12
+#define OTHER	'x'
+#define EMPTY	'.'
+
+/* What a pass does, with letters: see place() in pass.c. */
+static unsigned int coalesce(struct kunit *test, char *frame, const char *pages,
+			     char *did)
+{
+	unsigned int i, to, from, n = 0;
+
+	for (i = 0; pages[i]; i++) {
+		to = target(test, 0, i);
+		from = strchr(frame, pages[i]) - frame;
+		if (from == to)
+			continue;
+		did[n++] = frame[to] == EMPTY ? 'm' : 'e';
+		swap(frame[to], frame[from]);
+	}
+	did[n] = '\0';
+	return n;
+}
+
+/*
+ * Figure 4.6: V0 to V3 (a to d) are in P2, P9, P7 and P3, the anchor is (V0, P4).
+ * One page migrates, then three are exchanged, and all are in P4 to P7.
+ */
+static void test_figure_4_6(struct kunit *test)
+{
+	char frame[FRAMES + 1] = "..ad.xxc.b..", did[8];
+
+	span(test, 0, 0, FRAMES);
+	KUNIT_ASSERT_EQ(test, 0, place(test, 0, 0, 4, 4));
+	coalesce(test, frame, "abcd", did);
+	KUNIT_EXPECT_STREQ(test, did, "meee");
+	KUNIT_EXPECT_STREQ(test, frame, "...xabcd.x..");
+	/* And nothing is left to do. */
+	KUNIT_EXPECT_EQ(test, 0, coalesce(test, frame, "abcd", did));
+}
+
+/*
+ * Figure 4.7: two mappings of four pages, the first one at P4.  The anchor
+ * (V12, P6) would have each pass undo what the one before did.
+ */
+static void test_figure_4_7(struct kunit *test)
+{
+	span(test, 0, 4, 16);
+	KUNIT_ASSERT_EQ(test, 0, place(test, 0, 0, 4, 4));
+	KUNIT_ASSERT_EQ(test, 0, place(test, 1, 12, 16, 6));
+	KUNIT_EXPECT_EQ(test, 4, target(test, 0, 0));
+	KUNIT_EXPECT_EQ(test, 8, target(test, 1, 12));
+	check_disjoint(test);
+}
+
+static struct kunit_case claims_test_cases[] = {
+	KUNIT_CASE(test_disjoint),
+	KUNIT_CASE(test_find),
+	KUNIT_CASE(test_first_fit),
+	KUNIT_CASE(test_align),
+	KUNIT_CASE(test_most_in_place),
+	KUNIT_CASE(test_fewest_bad),
+	KUNIT_CASE(test_pieces),
+	KUNIT_CASE(test_grow),
+	KUNIT_CASE(test_grow_smaller_moves),
+	KUNIT_CASE(test_grow_no_room),
+	KUNIT_CASE(test_figure_4_6),
+	KUNIT_CASE(test_figure_4_7),
+	{ }
+};
+
+static struct kunit_suite claims_test_suite = {
+	.name = "ranger",
+	.init = test_init,
+	.exit = test_exit,
+	.test_cases = claims_test_cases,
+};
+kunit_test_suite(claims_test_suite);
+
+MODULE_DESCRIPTION("Tests of claims of contiguous memory");
+MODULE_LICENSE("GPL");

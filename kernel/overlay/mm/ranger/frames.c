@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Frames: which there are, what is in one, and how a free one is taken.
+ */
+#include <linux/alloc_tag.h>
+#include <linux/hugetlb.h>
+#include <linux/ksm.h>
+#include <linux/memory_hotplug.h>
+#include <linux/migrate.h>
+#include <linux/mm.h>
+#include <linux/mmzone.h>
+#include <linux/page-isolation.h>
+#include <linux/pageblock-flags.h>
+#include <linux/rmap.h>
+#include <linux/swap.h>
+#include <linux/vmstat.h>
+#include "../exchange.h"
+#include "../internal.h"
+#include "ranger.h"
+
+/* So often a place is looked for that is nobody's, for a page that makes room. */
+#define EVICT_TRIES	16
+
+static void span_add(struct ranger_spans *spans, int nid, unsigned long start,
+		     unsigned long end)
+{
+	if (start >= end || spans->nr == RANGER_SPANS)
+		return;
+	spans->span[spans->nr++] = (struct ranger_span){
+		.start = start, .end = end, .nid = nid,
+	};
+}
+
+static void zone_spans(struct ranger_spans *spans, struct zone *zone)
+{
+	unsigned long start = zone->zone_start_pfn, end = zone_end_pfn(zone);
+	unsigned long pfn, next;
+
+	if (zone->contiguous) {
+		span_add(spans, zone_to_nid(zone), start, end);
+		return;
+	}
+	for (pfn = start; pfn < end; pfn = next) {
+		next = min(ALIGN(pfn + 1, pageblock_nr_pages), end);
+		if (!pageblock_pfn_to_page(pfn, next, zone)) {
+			span_add(spans, zone_to_nid(zone), start, pfn);
+			start = next;
+		}
+		cond_resched();
+	}
+	span_add(spans, zone_to_nid(zone), start, end);
+}
+
+/* There is little of it, and some devices can use no other. */
+static bool is_dma(enum zone_type type)
+{
+#ifdef CONFIG_ZONE_DMA
+	return type == ZONE_DMA;
+#else
+	return false;
+#endif
+}
+
+/*
+ * Blocks of memory in which the kernel has its own pages, or may get some.  That of
+ * the boot is told by some of its pages: blocks are for movable ones then.
+ */
+static bool is_bad_block(unsigned long pfn)
+{
+	struct page *page = pfn_to_online_page(pfn);
+	unsigned long at;
+	int mt;
+
+	if (!page)
+		return true;
+	mt = get_pageblock_migratetype(page);
+	if (mt != MIGRATE_MOVABLE && !is_migrate_cma(mt))
+		return true;
+	for (at = 0; at < pageblock_nr_pages; at += pageblock_nr_pages / 8)
+		if (PageReserved(page + at))
+			return true;
+	return false;
+}
+
+/**
+ * ranger_spans() - Which frames may be claimed.
+ * @spans: is filled
+ *
+ * Those of the higher zones come first: the others are for who can use no more.
+ */
+void ranger_spans(struct ranger_spans *spans)
+{
+	enum zone_type type = MAX_NR_ZONES;
+	int nid;
+
+	spans->nr = 0;
+	spans->block = pageblock_nr_pages;
+	spans->is_bad = is_bad_block;
+	while (type--) {
+		for_each_online_node(nid) {
+			struct zone *zone = &NODE_DATA(nid)->node_zones[type];
+
+			if (populated_zone(zone) && !zone_is_zone_device(zone) &&
+			    !is_dma(type))
+				zone_spans(spans, zone);
+		}
+	}
+}
+
+/**
+ * ranger_folio_get() - A reference to what is in a frame.
+ * @pfn: the frame
+ *
+ * Return: a folio, perhaps of the kernel; NULL if the frame is free, or on the way.
+ */
+struct folio *ranger_folio_get(unsigned long pfn)
+{
+	struct page *page = pfn_to_online_page(pfn);
+	struct folio *folio;
+
+	if (!page)
+		return NULL;
+	folio = page_folio(page);
+	if (!folio_try_get(folio))
+		return NULL;
+	if (unlikely(page_folio(page) != folio)) {
+		folio_put(folio);
+		return NULL;
+	}
+	return folio;
+}
+
+/*
+ * Which free memory is taken: that for movable pages.  User pages in blocks of the
+ * kernel's would push it into others.  A block that is free as a whole becomes one
+ * for movable pages: see __isolate_free_page().
+ */
+static bool may_take(struct page *buddy, unsigned int order)
+{
+	int mt = get_pageblock_migratetype(buddy);
+
+	if (mt == MIGRATE_MOVABLE || is_migrate_cma(mt))
+		return true;
+	return migratetype_is_mergeable(mt) && order >= pageblock_order;
+}
+
+/* Takes a free frame, or some that a folio fits into; gives back the rest of it. */
+static bool take_free(struct page *page, unsigned int order, bool *is_free)
+{
+	unsigned long flags, pfn = page_to_pfn(page);
+	struct zone *zone = page_zone(page);
+	struct page *buddy = NULL, *rest;
+	unsigned int at;
+
+	*is_free = false;
+	spin_lock_irqsave(&zone->lock, flags);
+	for (at = order; at < NR_PAGE_ORDERS; at++) {
+		buddy = page - (pfn & ((1UL << at) - 1));
+		if (PageBuddy(buddy) && buddy_order(buddy) >= at)
+			break;
+	}
+	*is_free = at < NR_PAGE_ORDERS;
+	if (!*is_free)
+		goto no;
+	at = buddy_order(buddy);
+	if (!may_take(buddy, at) || !__isolate_free_page(buddy, at))
+		goto no;
+	while (at > order) {
+		at--;
+		rest = buddy + (1UL << at);
+		if (page >= rest)
+			swap(rest, buddy);
+		__putback_isolated_page(rest, at, get_pageblock_migratetype(rest));
+	}
+	spin_unlock_irqrestore(&zone->lock, flags);
+	return true;
+no:
+	spin_unlock_irqrestore(&zone->lock, flags);
+	return false;
+}
+
+static struct folio *make_folio_noprof(struct page *page, unsigned int order)
+{
+	post_alloc_hook(page, order, __GFP_MOVABLE);
+	set_page_refcounted(page);
+	if (order)
+		prep_compound_page(page, order);
+	return page_rmappable_folio(page);
+}
+#define make_folio(...)	alloc_hooks(make_folio_noprof(__VA_ARGS__))
+
+static enum ranger_outcome look_used(struct folio *folio, struct folio *there)
+{
+	if (folio_test_hugetlb(there))
+		return RANGER_HUGETLB;
+	if (!folio_test_lru(there))
+		/* On the way to or from a list, or nothing that ever is on one. */
+		return folio_test_anon(there) || folio_mapped(there) ?
+		       RANGER_BUSY : RANGER_KERNEL;
+	if (folio_test_ksm(there))
+		return RANGER_KSM;
+	if (folio_test_mlocked(there))
+		return RANGER_MLOCKED;
+	if (folio_order(folio) != folio_order(there))
+		return RANGER_SIZE;
+	if (!folio_test_anon(there))
+		return RANGER_FILE;
+	if (READ_ONCE(there->mapping) == READ_ONCE(folio->mapping) &&
+	    there->index == folio->index)
+		return RANGER_TWIN;
+	if (folio_maybe_dma_pinned(there))
+		return RANGER_PINNED;
+	return RANGER_EXCHANGED;
+}
+
+/**
+ * ranger_make_room() - Isolate the page that is where another one should be.
+ * @evicted: where it is added if it has to go elsewhere
+ * @folio: the other one, with a reference
+ * @target: the frame
+ *
+ * Only a page that does not belong to a process and so cannot change places.
+ */
+void ranger_make_room(struct list_head *evicted, struct folio *folio,
+		      unsigned long target)
+{
+	struct folio *there = ranger_folio_get(target);
+
+	if (!there)
+		return;
+	if (look_used(folio, there) == RANGER_FILE && !folio_test_large(there) &&
+	    !folio_test_unevictable(there) && folio_isolate_lru(there)) {
+		node_stat_mod_folio(there, NR_ISOLATED_ANON + folio_is_file_lru(there), 1);
+		list_add_tail(&there->lru, evicted);
+	}
+	folio_put(there);
+}
+
+/* Where an evicted page may go: to its node, if possible where nobody claims. */
+static struct folio *evict_target(struct folio *src, unsigned long private)
+{
+	struct folio *dst, *next;
+	LIST_HEAD(claimed);
+	unsigned int tries;
+
+	for (tries = 0; tries < EVICT_TRIES; tries++) {
+		dst = __folio_alloc_node((GFP_HIGHUSER_MOVABLE & ~__GFP_RECLAIM) |
+					 __GFP_THISNODE | __GFP_NOWARN, 0, folio_nid(src));
+		if (!dst || !ranger_claim_at(&ranger_claims, folio_pfn(dst)))
+			break;
+		list_add(&dst->lru, &claimed);
+	}
+	/* Then it is in somebody's way again, perhaps. */
+	if (!dst || tries == EVICT_TRIES) {
+		dst = list_first_entry_or_null(&claimed, struct folio, lru);
+		if (dst)
+			list_del(&dst->lru);
+	}
+	while ((next = list_first_entry_or_null(&claimed, struct folio, lru))) {
+		list_del(&next->lru);
+		folio_put(next);
+	}
+	return dst;
+}
+
+/**
+ * ranger_evict() - Have pages go elsewhere.
+ * @evicted: those that are isolated; is empty then
+ *
+ * Return: how many went.
+ */
+unsigned long ranger_evict(struct list_head *evicted)
+{
+	unsigned int done = 0;
+
+	if (list_empty(evicted))
+		return 0;
+	migrate_pages(evicted, evict_target, NULL, 0, MIGRATE_SYNC_LIGHT, MR_SYSCALL,
+		      &done);
+	putback_movable_pages(evicted);
+	return done;
+}
+
+/* Nobody has a reference to the frame. */
+static void look_free(struct page *page, unsigned int order, bool *drain,
+		      struct ranger_look *look)
+{
+	bool is_free, taken = take_free(page, order, &is_free);
+
+	/* On a list of some CPU: the one that moved the last page from there? */
+	if (!taken && !is_free && *drain) {
+		*drain = false;
+		drain_all_pages(page_zone(page));
+		taken = take_free(page, order, &is_free);
+	}
+	if (taken) {
+		look->outcome = RANGER_MOVED;
+		look->folio = make_folio(page, order);
+	} else {
+		/* Being freed, or split, or isolated. */
+		look->outcome = is_free ? RANGER_FREE : RANGER_BUSY;
+	}
+}
+
+/**
+ * ranger_look() - What it takes to put a folio where it should be.
+ * @folio: with a reference
+ * @target: the first of the frames where it should be
+ * @drain: whether frames may have been freed that are on lists of CPUs; is cleared
+ *	once they are not
+ * @look: is filled; has a reference to its folio if there is one
+ */
+void ranger_look(struct folio *folio, unsigned long target, bool *drain,
+		 struct ranger_look *look)
+{
+	const unsigned int order = folio_order(folio);
+	struct page *page = pfn_to_online_page(target);
+	struct folio *there;
+
+	look->folio = NULL;
+	if (!page || page_to_nid(page) != folio_nid(folio)) {
+		look->outcome = RANGER_KERNEL;
+		return;
+	}
+	if (!IS_ALIGNED(target, 1UL << order)) {
+		look->outcome = RANGER_UNALIGNED;
+		return;
+	}
+	there = ranger_folio_get(target);
+	if (!there) {
+		look_free(page, order, drain, look);
+		return;
+	}
+	look->outcome = look_used(folio, there);
+	if (look->outcome == RANGER_EXCHANGED)
+		look->folio = there;
+	else
+		folio_put(there);
+}

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Where claims are: which frame the first page of a range should be in.
+ */
+#include <linux/errno.h>
+#include <linux/minmax.h>
+#include <linux/mm.h>
+#include <linux/sched.h>
+#include "claims.h"
+
+/* Claims are not cut into smaller pieces than this: 2 MiB. */
+#define PIECE_MIN	(PMD_SIZE >> PAGE_SHIFT)
+
+/* Frames that are looked for. */
+struct hole {
+	pgoff_t first;		/* index of the page in the first of them */
+	unsigned long nr;
+	unsigned long align;
+	int nid;
+	/* Not these, which somebody is to have. */
+	unsigned long avoid;
+	unsigned long avoid_end;
+};
+
+/* The first frame from @pfn on that is aligned as the hole must be. */
+static unsigned long aligned_from(const struct hole *hole, unsigned long pfn)
+{
+	return pfn + ((hole->first - pfn) & (hole->align - 1));
+}
+
+/*
+ * Where the next hole of a span begins, at @pfn or behind, and where it ends.
+ * RANGER_NO_PFN if there is none.
+ */
+static unsigned long hole_next(const struct ranger_claims *claims,
+			       const struct ranger_span *span, const struct hole *hole,
+			       unsigned long pfn, unsigned long *end)
+{
+	struct ranger_claim *claim;
+
+	for (;;) {
+		pfn = aligned_from(hole, pfn);
+		if (pfn >= span->end)
+			return RANGER_NO_PFN;
+		claim = ranger_claim_next(claims, pfn);
+		if (claim && claim->pfn <= pfn) {
+			pfn = claim->pfn + claim->nr;
+		} else if (pfn >= hole->avoid && pfn < hole->avoid_end) {
+			pfn = hole->avoid_end;
+		} else {
+			*end = claim ? min(span->end, claim->pfn) : span->end;
+			if (pfn < hole->avoid)
+				*end = min(*end, hole->avoid);
+			return pfn;
+		}
+	}
+}
+
+/* The first hole that is large enough. */
+static unsigned long first_fit(const struct ranger_claims *claims,
+			       const struct ranger_spans *spans, const struct hole *hole)
+{
+	unsigned long pfn, end;
+	unsigned int i;
+
+	for (i = 0; i < spans->nr; i++) {
+		const struct ranger_span *span = &spans->span[i];
+
+		if (span->nid != hole->nid)
+			continue;
+		for (pfn = span->start;; pfn = end) {
+			pfn = hole_next(claims, span, hole, pfn, &end);
+			if (pfn == RANGER_NO_PFN)
+				break;
+			if (end - pfn >= hole->nr)
+				return pfn;
+		}
+	}
+	return RANGER_NO_PFN;
+}
+
+/* How many blocks, of which some part is between two frames, are bad. */
+static long bad_blocks(const struct ranger_spans *spans, unsigned long pfn,
+		       unsigned long end)
+{
+	long bad = 0;
+
+	for (pfn = ALIGN_DOWN(pfn, spans->block); pfn < end; pfn += spans->block)
+		bad += spans->is_bad(pfn);
+	return bad;
+}
+
+/* The first of those places in which the fewest blocks are bad. */
+static unsigned long best_fit(const struct ranger_claims *claims,
+			      const struct ranger_spans *spans, const struct hole *hole)
+{
+	const unsigned long step = max(hole->align, spans->block);
+	unsigned long pfn, at, end, found = RANGER_NO_PFN;
+	long bad, fewest = LONG_MAX;
+	unsigned int i;
+
+	for (i = 0; i < spans->nr; i++) {
+		const struct ranger_span *span = &spans->span[i];
+
+		if (span->nid != hole->nid)
+			continue;
+		for (pfn = span->start;; pfn = end) {
+			pfn = hole_next(claims, span, hole, pfn, &end);
+			if (pfn == RANGER_NO_PFN)
+				break;
+			for (at = pfn; end - at >= hole->nr; at += step) {
+				/* But for the first, blocks at both ends change. */
+				if (at == pfn)
+					bad = bad_blocks(spans, at, at + hole->nr);
+				else
+					bad += bad_blocks(spans,
+							  ALIGN(at - step + hole->nr, spans->block),
+							  at + hole->nr) -
+					       bad_blocks(spans, at - step,
+							  ALIGN_DOWN(at, spans->block));
+				if (bad < fewest) {
+					fewest = bad;
+					found = at;
+				}
+				if (!bad)
+					return at;
+				if (step > end - at)
+					break;
+				cond_resched();
+			}
+		}
+	}
+	return found;
+}
+
+static unsigned long fit(const struct ranger_claims *claims,
+			 const struct ranger_spans *spans,
+			 const struct ranger_policy *policy, const struct hole *hole)
+{
+	if (policy->anchor == RANGER_FIRST_FIT || !spans->is_bad)
+		return first_fit(claims, spans, hole);
+	return best_fit(claims, spans, hole);
+}
+
+/* The largest hole, if none is large enough; its length. */
+static unsigned long largest(const struct ranger_claims *claims,
+			     const struct ranger_spans *spans, const struct hole *hole,
+			     unsigned long *nr)
+{
+	unsigned long pfn, end, found = RANGER_NO_PFN;
+	unsigned int i;
+
+	*nr = 0;
+	for (i = 0; i < spans->nr; i++) {
+		const struct ranger_span *span = &spans->span[i];
+
+		if (span->nid != hole->nid)
+			continue;
+		for (pfn = span->start;; pfn = end) {
+			pfn = hole_next(claims, span, hole, pfn, &end);
+			if (pfn == RANGER_NO_PFN)
+				break;
+			if (end - pfn > *nr) {
+				found = pfn;
+				*nr = end - pfn;
+			}
+		}
+	}
+	return found;
+}
+
+/* Whether frames are of a span of the node. */
+static bool in_span(const struct ranger_spans *spans, int nid, unsigned long pfn,
+		    unsigned long nr)
+{
+	unsigned int i;
+
+	for (i = 0; i < spans->nr; i++)
+		if (spans->span[i].nid == nid && pfn >= spans->span[i].start &&
+		    pfn < spans->span[i].end && nr <= spans->span[i].end - pfn)
+			return true;
+	return false;
+}
+
+static struct hole hole_for(const struct ranger_claim *claim,
+			    const struct ranger_policy *policy,
+			    pgoff_t first, unsigned long nr)
+{
+	return (struct hole){ .first = first, .nr = nr, .align = policy->align,
+			      .nid = claim->nid };
+}
+
+/*
+ * A claim gets more pages, at its begin or its end.  If the frames there are
+ * another one's, the smaller of the two goes elsewhere.
+ */
+static int grow(struct ranger_claims *claims, const struct ranger_spans *spans,
+		const struct ranger_policy *policy, struct ranger_claim *claim,
+		pgoff_t first, unsigned long nr, struct ranger_placed *placed)
+{
+	unsigned long before = claim->first - first, pfn = claim->pfn - before, to;
+	struct ranger_claim *other;
+	struct hole hole;
+
+	while (before <= claim->pfn && in_span(spans, claim->nid, pfn, nr)) {
+		if (!ranger_claim_set(claims, claim, first, nr, pfn)) {
+			placed->grown++;
+			return 0;
+		}
+		other = ranger_claim_next(claims, pfn);
+		if (other == claim)
+			other = ranger_claim_next(claims, claim->pfn + claim->nr);
+		if (!other || other->pfn >= pfn + nr || other->nr >= nr)
+			break;
+		hole = hole_for(other, policy, other->first, other->nr);
+		hole.avoid = pfn;
+		hole.avoid_end = pfn + nr;
+		to = fit(claims, spans, policy, &hole);
+		if (to == RANGER_NO_PFN ||
+		    ranger_claim_set(claims, other, other->first, other->nr, to))
+			break;
+		placed->relocated++;
+	}
+	hole = hole_for(claim, policy, first, nr);
+	to = fit(claims, spans, policy, &hole);
+	if (to == RANGER_NO_PFN)
+		return -ENOSPC;
+	if (ranger_claim_set(claims, claim, first, nr, to))
+		return -EBUSY;
+	placed->grown++;
+	placed->relocated++;
+	return 0;
+}
+
+static int claim_at(struct ranger_claims *claims, const struct ranger_want *want,
+		    pgoff_t first, unsigned long nr, unsigned long pfn,
+		    struct ranger_placed *placed)
+{
+	struct ranger_claim *claim = ranger_claim_alloc(want->object);
+	int err;
+
+	if (!claim)
+		return -ENOMEM;
+	claim->nid = want->nid;
+	claim->first = first;
+	claim->nr = nr;
+	claim->pfn = pfn;
+	err = ranger_claim_add(claims, claim);
+	if (err)
+		ranger_claim_free(claim);
+	else
+		placed->made++;
+	return err;
+}
+
+/* Claims for pages that have none, and none beside them. */
+static int place_new(struct ranger_claims *claims, const struct ranger_spans *spans,
+		     const struct ranger_policy *policy, const struct ranger_want *want,
+		     pgoff_t first, pgoff_t end, struct ranger_placed *placed)
+{
+	struct hole hole = { .align = policy->align, .nid = want->nid };
+	unsigned long pfn, nr;
+	int err;
+
+	if (policy->anchor == RANGER_MOST_IN_PLACE && want->pfn != RANGER_NO_PFN) {
+		pfn = want->pfn + (first - want->first);
+		if (in_span(spans, want->nid, pfn, end - first)) {
+			err = claim_at(claims, want, first, end - first, pfn, placed);
+			if (err != -EBUSY)
+				return err;
+		}
+	}
+	while (first < end) {
+		hole.first = first;
+		hole.nr = end - first;
+		pfn = fit(claims, spans, policy, &hole);
+		nr = end - first;
+		if (pfn == RANGER_NO_PFN) {
+			pfn = largest(claims, spans, &hole, &nr);
+			/* What follows begins where a huge page may. */
+			nr = ALIGN_DOWN(first + nr, PIECE_MIN);
+			if (nr <= first)
+				return -ENOSPC;
+			nr -= first;
+		}
+		err = claim_at(claims, want, first, nr, pfn, placed);
+		if (err)
+			return err;
+		first += nr;
+	}
+	return 0;
+}
+
+/**
+ * ranger_place() - See to it that pages have claims.
+ * @claims: all claims
+ * @spans: frames that may be claimed
+ * @policy: where claims are made
+ * @want: which pages
+ * @placed: adds what was done
+ *
+ * Those that have one keep it, as far as it need not make room for a larger one.
+ * Pages behind or before a claim extend it.  Others get one where most of them are,
+ * or in the first hole that is large enough for all, or, where no hole is, several.
+ *
+ * Return: 0, -ENOSPC if some have none for want of frames, or -ENOMEM.
+ */
+int ranger_place(struct ranger_claims *claims, const struct ranger_spans *spans,
+		 const struct ranger_policy *policy, const struct ranger_want *want,
+		 struct ranger_placed *placed)
+{
+	struct ranger_claim *claim, *last = NULL;
+	pgoff_t at = want->first, end;
+	int err = 0;
+
+	if (at)
+		last = ranger_claim_find(claims, want->object, want->nid, at - 1);
+	while (at < want->end) {
+		claim = ranger_claim_from(claims, want->object, want->nid, at);
+		if (claim && claim->first <= at) {
+			at = claim_end(claim);
+			last = claim;
+			continue;
+		}
+		end = claim ? min(claim->first, want->end) : want->end;
+		if (!(last && claim_end(last) == at &&
+		      !grow(claims, spans, policy, last, last->first,
+			    end - last->first, placed)) &&
+		    !(claim && claim->first == end &&
+		      !grow(claims, spans, policy, claim, at,
+			    claim_end(claim) - at, placed))) {
+			err = place_new(claims, spans, policy, want, at, end, placed);
+			if (err)
+				return err;
+		}
+		last = NULL;
+		at = end;
+	}
+	return 0;
+}

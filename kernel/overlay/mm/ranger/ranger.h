@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Translation Ranger: what its parts have in common.
+ */
+#ifndef _MM_RANGER_H
+#define _MM_RANGER_H
+
+#include <linux/mm_types.h>
+#include "claims.h"
+
+/* Mappings that are smaller are left alone, as the thesis does. */
+#define RANGER_VMA_MIN	PMD_SIZE
+
+/* What became of the pages that a pass looked at: each is counted once. */
+enum ranger_outcome {
+	RANGER_HOME,		/* was where it should be */
+	RANGER_MOVED,		/* to a frame that was free */
+	RANGER_EXCHANGED,	/* with the page that was there */
+	/* Not where it should be, since */
+	RANGER_NO_CLAIM,	/* no frames are free of claims for it */
+	RANGER_TWIN,		/* another page with the same claim is there */
+	RANGER_UNALIGNED,	/* it is large, its place not aligned for that */
+	RANGER_KERNEL,		/* the kernel uses the frame, or there is none */
+	RANGER_FREE,		/* the frame is free, but may not be taken */
+	RANGER_FILE,		/* a page of a file or of shared memory is there */
+	RANGER_HUGETLB,		/* one of hugetlbfs is */
+	RANGER_KSM,		/* one is that KSM merged, or it is one */
+	RANGER_MLOCKED,		/* one is that is locked in memory, or it is one */
+	RANGER_SIZE,		/* one or more of other sizes are there */
+	RANGER_PINNED,		/* somebody pinned it, or the page that is there */
+	RANGER_BUSY,		/* somebody holds on to one for a moment */
+	RANGER_GONE,		/* it went away meanwhile */
+	RANGER_OUTCOMES,
+};
+
+/* What a pass did, in base pages where nothing else is said. */
+struct ranger_stats {
+	unsigned long pages[RANGER_OUTCOMES];
+	unsigned long vmas;
+	unsigned long evicted;	/* of others, to make room */
+	struct ranger_placed placed;
+	int error;
+};
+
+/* What is in a frame, or may be put there. */
+struct ranger_look {
+	enum ranger_outcome outcome;
+	/* RANGER_MOVED: a folio of ours in that frame; RANGER_EXCHANGED: the one there */
+	struct folio *folio;
+};
+
+void ranger_spans(struct ranger_spans *spans);
+struct folio *ranger_folio_get(unsigned long pfn);
+void ranger_look(struct folio *folio, unsigned long target, bool *drain,
+		 struct ranger_look *look);
+void ranger_make_room(struct list_head *evicted, struct folio *folio,
+		      unsigned long target);
+unsigned long ranger_evict(struct list_head *evicted);
+
+/* Pages that want claims; see survey.c. */
+struct ranger_survey;
+struct ranger_survey *ranger_survey_alloc(void);
+void ranger_survey_free(struct ranger_survey *survey);
+void ranger_survey_add(struct ranger_survey *survey, struct folio *folio,
+		       unsigned long align);
+bool ranger_survey_next(struct ranger_survey *survey, bool all,
+			struct ranger_want *want);
+
+extern struct ranger_claims ranger_claims;
+
+int ranger_pass(struct mm_struct *mm, const struct ranger_policy *policy,
+		struct ranger_stats *stats);
+
+#endif /* _MM_RANGER_H */
