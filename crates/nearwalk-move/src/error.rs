@@ -52,6 +52,20 @@ pub enum Error {
     #[error("{0}: no permission; only root can exchange pages")]
     ExchangeNotPermitted(&'static str),
 
+    /// No `/proc/PID/ranger`.
+    #[error(
+        "this kernel cannot bring pages together: there is no /proc/PID/ranger (Nearwalk's \
+         kernel with CONFIG_RANGER has it)"
+    )]
+    NoRanger,
+
+    /// `/proc/PID/ranger` takes CAP_SYS_NICE.
+    #[error(
+        "no permission to bring pages together: pages of other processes make way, which takes \
+         root (CAP_SYS_NICE, CAP_SYS_ADMIN, and the right to trace the process)"
+    )]
+    RangerNotPermitted,
+
     /// Which pages are parts of larger ones cannot be told.
     #[error(
         "page frames cannot be seen, so that parts of a larger page would be taken for pages; \

@@ -201,7 +201,7 @@ fn carry_out(args: &Args) -> Result<Report, Error> {
     Ok(report)
 }
 
-fn name(pid: u32) -> String {
+pub(crate) fn name(pid: u32) -> String {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     let printable = |c: char| if c.is_control() { '?' } else { c };
     name.trim_end().chars().map(printable).collect()

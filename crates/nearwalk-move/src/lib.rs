@@ -8,6 +8,9 @@
 //!
 //! `nearwalk exchange`: pages of a process change places. [`pairs`] (who with whom,
 //! and what became of them), [`device`] (who does it), [`verify`], and [`exchange`].
+//!
+//! `nearwalk ranger`: pages of a process are brought together. [`regions`] (how its
+//! memory lies), and [`ranger`].
 
 pub mod cli;
 mod device;
@@ -17,6 +20,8 @@ mod memory;
 mod mover;
 mod outcome;
 mod pairs;
+pub mod ranger;
+mod regions;
 mod report;
 mod verify;
 

@@ -19,6 +19,7 @@ enum Nearwalk {
     Lens(nearwalk_lens::Args),
     Locality(nearwalk_dump::cli::locality::Args),
     Move(nearwalk_move::cli::Args),
+    Ranger(nearwalk_move::ranger::Args),
     #[command(flatten)]
     Repl(nearwalk_repl::Args),
     Top(nearwalk_top::cli::Args),
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Nearwalk::Lens(args) => nearwalk_lens::run(args),
         Nearwalk::Locality(args) => nearwalk_dump::cli::locality::run(args),
         Nearwalk::Move(args) => nearwalk_move::cli::run(args),
+        Nearwalk::Ranger(args) => nearwalk_move::ranger::run(args),
         Nearwalk::Repl(args) => nearwalk_repl::run(args),
         Nearwalk::Top(args) => nearwalk_top::cli::run(args),
         Nearwalk::Trial(args) => nearwalk_trial::cli::run(&args),

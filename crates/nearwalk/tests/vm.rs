@@ -456,6 +456,16 @@ status nearwalk exchange $pid --a $(at a) --b $(at huge_a)
 status nearwalk exchange 999999 --a 1000-2000 --b 3000-4000
 status nearwalk exchange 2 --a 1000-2000 --b 3000-4000
 status setpriv --reuid=65534 --clear-groups nearwalk exchange $pid --a 1000-2000 --b 3000-4000
+step ranger
+nearwalk ranger $pid --json
+step ranger_again
+nearwalk ranger $pid --json
+step ranger_text
+status nearwalk ranger $pid --align 1G --anchor first-fit
+step ranger_refused
+status nearwalk ranger 999999
+status nearwalk ranger 2
+status setpriv --reuid=65534 --clear-groups nearwalk ranger $pid
 step data
 echo >&3
 wait $pid
@@ -481,5 +491,27 @@ cat /run/places
     ran.assert("refused", "process 2 has no memory of its own");
     ran.assert("refused", "only root can exchange pages");
     assert_eq!(ran.of("refused").matches("status 1").count(), 5);
+    // Bringing pages together: each is counted, and those in their place stay there.
+    let pages = |step: &str, names: &[&str]| -> u64 {
+        let json = json(step);
+        let pages = json["pages"].as_object().unwrap();
+        let counted = pages
+            .iter()
+            .filter(|(name, _)| names.contains(&name.as_str()));
+        counted.map(|(_, pages)| pages.as_u64().unwrap()).sum()
+    };
+    let in_place = pages("ranger", &["home", "moved", "exchanged"]);
+    assert!(in_place >= 512, "{}", ran.of("ranger"));
+    assert!(pages("ranger_again", &["home"]) >= in_place);
+    assert!(
+        json("ranger")["after"]["regions"].as_u64() <= json("ranger")["before"]["regions"].as_u64()
+    );
+    assert_eq!(json("ranger_again")["claims_made"], 0);
+    ran.assert("ranger_text", "in their place before");
+    ran.assert("ranger_text", "status 0");
+    ran.assert("ranger_refused", "there is no process 999999");
+    ran.assert("ranger_refused", "process 2 has no memory of its own");
+    ran.assert("ranger_refused", "no permission to bring pages together");
+    assert_eq!(ran.of("ranger_refused").matches("status 1").count(), 3);
     ran.assert("data", "5 of 5 are the same");
 }
