@@ -524,8 +524,8 @@ def test_top_in_a_terminal():
         os.makedirs(GROUP, exist_ok=True)
         write(f"{GROUP}/cgroup.procs", str(process.pid))
         tmux("new-session", "-d", "-s", "top", "-x", "120", "-y", "40",
-             "stty -g >/tmp/before; " + NEARWALK + " top; echo status $?; "
-             "stty -g >/tmp/after; exec cat")
+             "stty -g >/tmp/before; " + NEARWALK + " top; status=$?; "
+             "stty -g >/tmp/after; echo status $status; exec cat")
         try:
             shown = screen("stock")
             assert "NAME" in shown and "%N3" in shown, shown

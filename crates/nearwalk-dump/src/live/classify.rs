@@ -63,13 +63,20 @@ impl SwapTypes {
     /// By the kernel's configuration, where the distribution left it. Without
     /// it what is no swap device is of an unknown kind.
     pub fn read(root: &Path, release: &str) -> Self {
-        match fs::read_to_string(root.join("boot").join(format!("config-{release}"))) {
-            Ok(config) => SwapTypes::of(&config),
-            Err(_) => SwapTypes {
+        let places = [
+            format!("boot/config-{release}"),
+            format!("lib/modules/{release}/config"),
+        ];
+        let config = places
+            .iter()
+            .find_map(|place| fs::read_to_string(root.join(place)).ok());
+        config.map_or(
+            SwapTypes {
                 devices: LEAST_DEVICES,
                 migration: None,
             },
-        }
+            |config| SwapTypes::of(&config),
+        )
     }
 
     fn of(config: &str) -> Self {
@@ -253,6 +260,15 @@ mod tests {
             kinds(unknown),
             [Swap, Swap, Other, Other, Other, Other, Other]
         );
+
+        // Where Linux 7.2 and newer have it on Debian.
+        let root = std::env::temp_dir().join(format!("nearwalk-config-{}", std::process::id()));
+        let modules = root.join("lib/modules/7.3.4");
+        fs::create_dir_all(&modules).unwrap();
+        fs::write(modules.join("config"), "CONFIG_MIGRATION=y\n").unwrap();
+        let later = SwapTypes::read(&root, "7.3.4");
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(kinds(later), kinds(SwapTypes::of("CONFIG_MIGRATION=y\n")));
     }
 
     const LEAF: u64 = entry::PRESENT | entry::WRITE | entry::NX;
