@@ -3,12 +3,12 @@
 # Builds the kernel's selftests for Nearwalk on the host, against the headers of
 # the prepared tree, and installs them in build/selftests, from where the lab
 # VM runs them. Usage: selftests.sh [TARGET...], by default pgtable_repl, migrate_copy,
-# exchange, ranger and kvm, of which only Nearwalk's are built
+# exchange, ranger, tier and kvm, of which only Nearwalk's are built
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-targets=${*:-pgtable_repl migrate_copy exchange ranger kvm}
+targets=${*:-pgtable_repl migrate_copy exchange ranger tier kvm}
 # KVM's own: scripts/test-mm.sh has them.
 kvm='x86_64/pgtable_repl_test x86_64/pgtable_repl_race_test'
 "$ROOT/scripts/kernel-prepare.sh" nearwalk

@@ -228,6 +228,7 @@ stage_vm-lazy() {
 		tests+=(-t "pgtable_repl:$name")
 	done
 	tests+=(-t migrate_copy:copy -t exchange:shapes -t exchange:refused -t exchange:storm)
+	tests+=(-t tier:moves -t tier:rules)
 	selftests_in_vm vm-lazy ours 1200 --append sysctl.vm.pgtable_repl_mode=4 \
 		--append kfence.sample_interval=10 -- "${tests[@]}"
 }
