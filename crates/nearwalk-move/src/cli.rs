@@ -75,7 +75,7 @@ fn parse_addresses(text: &str) -> Result<Addresses, String> {
 }
 
 /// Bytes, to whole pages.
-fn parse_size(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
         "" => Some(0),

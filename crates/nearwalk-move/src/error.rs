@@ -92,6 +92,54 @@ pub enum Error {
         misplaced: u64,
     },
 
+    /// No cgroup2 in /proc/self/mounts.
+    #[error("cgroup v2 is not mounted; groups of v1 have no tiers")]
+    NoGroups,
+
+    /// Nothing of that name.
+    #[error("there is no cgroup `{0}`")]
+    NoGroup(String),
+
+    /// The files of memory are not in the group.
+    #[error(
+        "cgroup `{0}` has no memory controller; write +memory to cgroup.subtree_control of the \
+         group above"
+    )]
+    NoMemoryController(String),
+
+    /// No `memory.tier`.
+    #[error("this kernel has no memory.tier (Nearwalk's kernel with CONFIG_MEMCG_TIERING has it)")]
+    NoTiers,
+
+    /// One cannot be faster than itself.
+    #[error("--fast and --slow are both node {0}; they must be two nodes")]
+    SameTier(u32),
+
+    /// MGLRU has no active and inactive lists.
+    #[error(
+        "the multi-generational LRU is on, which has no active and inactive lists; switch it \
+         off: echo n > {0}"
+    )]
+    Generations(&'static str),
+
+    /// Neither the owner of the group nor root.
+    #[error("{0}: no permission; only root, or whom the group is delegated to, can move its pages")]
+    TierNotPermitted(String),
+
+    /// By a cpuset.
+    #[error(
+        "process {pid} may have no memory on node {node}: its cpuset does not allow it; allowed: {allowed}"
+    )]
+    TierForbidden {
+        pid: String,
+        node: u32,
+        allowed: String,
+    },
+
+    /// What was printed went nowhere.
+    #[error("standard output: {0}")]
+    Output(#[source] io::Error),
+
     /// Anything else.
     #[error("{what}: {source}")]
     Io { what: String, source: io::Error },

@@ -11,6 +11,8 @@
 //!
 //! `nearwalk ranger`: pages of a process are brought together. [`regions`] (how its
 //! memory lies), and [`ranger`].
+//!
+//! [`tier`]: `nearwalk tier` has hot and cold pages of a group on two nodes.
 
 pub mod cli;
 mod device;
@@ -23,6 +25,7 @@ mod pairs;
 pub mod ranger;
 mod regions;
 mod report;
+pub mod tier;
 mod verify;
 
 pub use error::Error;

@@ -22,6 +22,7 @@ enum Nearwalk {
     Ranger(nearwalk_move::ranger::Args),
     #[command(flatten)]
     Repl(nearwalk_repl::Args),
+    Tier(nearwalk_move::tier::Args),
     Top(nearwalk_top::cli::Args),
     Trial(nearwalk_trial::cli::Args),
     Vm(nearwalk_vm::cli::Args),
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Nearwalk::Move(args) => nearwalk_move::cli::run(args),
         Nearwalk::Ranger(args) => nearwalk_move::ranger::run(args),
         Nearwalk::Repl(args) => nearwalk_repl::run(args),
+        Nearwalk::Tier(args) => nearwalk_move::tier::run(args),
         Nearwalk::Top(args) => nearwalk_top::cli::run(args),
         Nearwalk::Trial(args) => nearwalk_trial::cli::run(&args),
         Nearwalk::Vm(args) => nearwalk_vm::cli::run(args),

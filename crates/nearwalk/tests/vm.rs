@@ -425,7 +425,7 @@ cat /run/holder
 }
 
 /// Pages of a process change places and stay what they were; what cannot is told, or
-/// moved.
+/// moved. Those of a group that are hot take the places of cold ones.
 #[test]
 fn pages_change_places_and_stay_what_they_were() {
     let script = r#"
@@ -470,8 +470,38 @@ step data
 echo >&3
 wait $pid
 cat /run/places
+step tier-none
+hot=/sys/fs/cgroup/hot
+[ -e /sys/fs/cgroup/cgroup.procs ] || mount -t cgroup2 cgroup2 /sys/fs/cgroup
+echo "+memory +cpuset" >/sys/fs/cgroup/cgroup.subtree_control
+mkdir $hot
+nearwalk tier show --cgroup hot
+# Switches between processes of a CPU have translations loaded again.
+sh -c "echo \$\$ >$hot/cgroup.procs; exec taskset -c 0 python3 -c \"\$1\"" hot "$HOT" >/run/hot &
+pid=$!
+until grep -q filled /run/hot; do sleep 0.1; done
+step tier-run
+taskset -c 0 nearwalk tier run --cgroup hot --fast 0 --slow 1 --rounds 5 --interval 500ms \
+	--scan 100 --fast-max 4M --json
+step tier-once
+nearwalk tier once --cgroup $hot --fast 0 --slow 1 --no-exchange --split --amount 1M
+step tier-show
+nearwalk tier show --cgroup hot --json
+step tier-refused
+once() { status nearwalk tier once --cgroup "$@"; }
+once none --fast 0 --slow 1
+once hot --fast 0 --slow 9
+once hot --fast 1 --slow 1
+status setpriv --reuid=65534 --clear-groups nearwalk tier once --cgroup hot --fast 0 --slow 1
+echo 0 >$hot/cpuset.mems
+once hot --fast 0 --slow 1
+echo y >/sys/kernel/mm/lru_gen/enabled
+once hot --fast 0 --slow 1
+echo n >/sys/kernel/mm/lru_gen/enabled
+kill $pid
 "#;
-    let ran = Steps::run_with(script, include_str!("places.py"));
+    let script = script.replace("$HOT", HOT);
+    let ran = Steps::run_with(&script, include_str!("places.py"));
     let json = |step: &str| -> serde_json::Value {
         serde_json::from_str(ran.of(step).trim()).unwrap_or_else(|_| panic!("{}", ran.of(step)))
     };
@@ -514,4 +544,47 @@ cat /run/places
     ran.assert("ranger_refused", "no permission to bring pages together");
     assert_eq!(ran.of("ranger_refused").matches("status 1").count(), 3);
     ran.assert("data", "5 of 5 are the same");
+    ran.assert("tier-none", "rounds: 0");
+    let rounds: Vec<serde_json::Value> = ran
+        .of("tier-run")
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect();
+    assert_eq!(rounds.len(), 5, "{}", ran.of("tier-run"));
+    for outcome in ["exchanged", "promoted", "demoted"] {
+        let pages = rounds.iter().map(|round| &round["counters"][outcome]);
+        let pages: u64 = pages.filter_map(serde_json::Value::as_u64).sum();
+        assert!(pages >= 512, "{outcome}: {}", ran.of("tier-run"));
+    }
+    ran.assert("tier-once", "hot: a round of");
+    assert_eq!(json("tier-show")["counters"]["rounds"], 6);
+    ran.assert("tier-refused", "there is no cgroup `none`");
+    ran.assert("tier-refused", "node 9 has no memory; allowed: 0-3");
+    ran.assert("tier-refused", "--fast and --slow are both node 1");
+    ran.assert("tier-refused", "memory.tier: no permission");
+    ran.assert("tier-refused", "may have no memory on node 1");
+    ran.assert("tier-refused", "echo n > /sys/kernel/mm/lru_gen/enabled");
+    assert_eq!(ran.of("tier-refused").matches("status 1").count(), 6);
 }
+
+/// Fills 8 MiB on node 0 and 4 MiB on node 1, and goes on using the latter. Half of these
+/// are shared memory, which cannot be exchanged.
+const HOT: &str = r"
+import ctypes, mmap
+libc = ctypes.CDLL(None)
+def bound(node, size, flags):
+    m = mmap.mmap(-1, size, flags | mmap.MAP_ANONYMOUS)
+    m.madvise(mmap.MADV_NOHUGEPAGE)
+    at, mask = ctypes.addressof(ctypes.c_char.from_buffer(m)), ctypes.c_ulong(1 << node)
+    libc.syscall(237, ctypes.c_ulong(at), ctypes.c_ulong(size), 2, ctypes.byref(mask), 64, 0)
+    for i in range(0, size, 4096):
+        m[i] = node
+    return m
+cold = bound(0, 8 << 20, mmap.MAP_PRIVATE)
+hot, shared = (bound(1, 2 << 20, flags) for flags in (mmap.MAP_PRIVATE, mmap.MAP_SHARED))
+print('filled', flush=True)
+while True:
+    for i in range(0, len(hot), 4096):
+        hot[i] ^= 2
+        shared[i] ^= 2
+";
