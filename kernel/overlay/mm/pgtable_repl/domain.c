@@ -31,6 +31,8 @@
 #include <linux/cpu.h>
 #include <linux/cpuhotplug.h>
 #include <linux/cpumask.h>
+#include <linux/irqflags.h>
+#include <linux/mmu_context.h>
 #include <linux/pgtable_repl_domain.h>
 #include <linux/rcupdate.h>
 #include <linux/slab.h>
@@ -514,10 +516,16 @@ void repl_domain_map_publish(struct repl_domain_map *new)
  * has one that does, for having looked before, to wait for it: what that flush is
  * for has been changed before the CPU walks anything.
  *
+ * A kernel thread may use an address space here by now (kthread_use_mm() in a
+ * worker), by the root of the domain that the CPU has been of.  It is left first, and
+ * no switch comes in between: flushes that leave out the new domain would leave out
+ * this CPU.  The thread takes the new domain's root when it runs on.
+ *
  * Where nodes have several domains, one that has a domain keeps it: there may be
  * tables that are its domain's for having been allocated on this CPU.
  *
- * Context: changes of domains are excluded, by CPU hotplug.
+ * Context: a kernel thread without an address space, on @cpu; changes of domains are
+ * excluded, by CPU hotplug.
  */
 static int repl_cpu_online(unsigned int cpu)
 {
@@ -532,12 +540,15 @@ static int repl_cpu_online(unsigned int cpu)
 		new = map->home[nid];
 	if (new == old)
 		return 0;
+	local_irq_disable();
+	leave_mm();
 	if (old != PGTABLE_REPL_NO_DOMAIN)
 		cpumask_clear_cpu(cpu, map->domain[old].cpus);
 	WRITE_ONCE(map->cpu_domain[cpu], new);
 	WRITE_ONCE(per_cpu(pgtable_repl_cpu_domain, cpu), new);
 	if (new != PGTABLE_REPL_NO_DOMAIN)
 		cpumask_set_cpu(cpu, map->domain[new].cpus);
+	local_irq_enable();
 	return 0;
 }
 

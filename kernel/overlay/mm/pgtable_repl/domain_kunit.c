@@ -5,6 +5,9 @@
  * They run at boot, when nobody has trees.
  */
 #include <kunit/test.h>
+#include <linux/kthread.h>
+#include <linux/sched/mm.h>
+#include <linux/workqueue.h>
 
 /* Each CPU is in the domain that has it, in no other, and this_domain() knows. */
 static void domain_expect_agrees(struct kunit *test,
@@ -281,27 +284,33 @@ static void domains_keep_cpus_that_are_offline(struct kunit *test)
 }
 #endif
 
-/* One that only now finds out its node is moved there, in both directions. */
-static void domains_move_cpus_that_come(struct kunit *test)
-{
-	int cpu = raw_smp_processor_id();
-	struct repl_domain_map *map;
-	unsigned int domain, other;
+struct domain_cpu_comes {
+	struct kunit *test;
+	struct mm_struct *mm;
+};
 
-	cpus_read_lock();
-	map = repl_map_current();
-	domain = repl_domain_of(map, cpu);
-	other = domain ? 0 : 1;
-	if (map->split || domain >= map->nr || other >= map->nr) {
-		cpus_read_unlock();
-		kunit_skip(test, "needs two domains that are nodes");
-	}
+/*
+ * One that only now finds out its node is moved there, in both directions, and leaves
+ * the address space that it has loaded.
+ */
+static long domain_cpu_comes(void *arg)
+{
+	struct domain_cpu_comes *a = arg;
+	struct kunit *test = a->test;
+	struct repl_domain_map *map = repl_map_current();
+	int cpu = smp_processor_id();
+	unsigned int domain = repl_domain_of(map, cpu);
+	unsigned int other = domain ? 0 : 1;
+
 	/* As if it had been taken for one of another node. */
 	cpumask_clear_cpu(cpu, map->domain[domain].cpus);
 	cpumask_set_cpu(cpu, map->domain[other].cpus);
 	WRITE_ONCE(map->cpu_domain[cpu], other);
 	WRITE_ONCE(per_cpu(pgtable_repl_cpu_domain, cpu), other);
+	/* It is this worker's only by being lazy. */
+	KUNIT_EXPECT_TRUE(test, cpumask_test_cpu(cpu, mm_cpumask(a->mm)));
 	KUNIT_EXPECT_EQ(test, repl_cpu_online(cpu), 0);
+	KUNIT_EXPECT_FALSE(test, cpumask_test_cpu(cpu, mm_cpumask(a->mm)));
 	KUNIT_EXPECT_EQ(test, repl_domain_of(map, cpu), domain);
 	domain_expect_agrees(test, map, true);
 	/* As if it had been in none. */
@@ -309,7 +318,34 @@ static void domains_move_cpus_that_come(struct kunit *test)
 	WRITE_ONCE(map->cpu_domain[cpu], PGTABLE_REPL_NO_DOMAIN);
 	KUNIT_EXPECT_EQ(test, repl_cpu_online(cpu), 0);
 	domain_expect_agrees(test, map, true);
+	return 0;
+}
+
+static void domains_move_cpus_that_come(struct kunit *test)
+{
+	struct domain_cpu_comes arg = { .test = test };
+	struct repl_domain_map *map;
+	int cpu;
+
+	cpus_read_lock();
+	map = repl_map_current();
+	if (map->split || map->nr < 2) {
+		cpus_read_unlock();
+		kunit_skip(test, "needs two domains that are nodes");
+	}
+	arg.mm = mm_alloc();
+	if (arg.mm) {
+		/* The worker that comes up runs beside this thread, on its CPU. */
+		migrate_disable();
+		cpu = smp_processor_id();
+		kthread_use_mm(arg.mm);
+		work_on_cpu(cpu, domain_cpu_comes, &arg);
+		kthread_unuse_mm(arg.mm);
+		migrate_enable();
+		mmput(arg.mm);
+	}
 	cpus_read_unlock();
+	KUNIT_EXPECT_NOT_NULL(test, arg.mm);
 }
 
 /* No bit of a mask is outside of it. */
