@@ -380,12 +380,15 @@ static void pair_end(struct folio_pair *pair)
 	int side;
 
 	for (side = 0; side < 2; side++) {
+		unsigned long pfn = folio_pfn(pair->folio[side]);
+
 		if (pair->state == PAIR_DONE) {
 			isolated_add(pair, side, -(long)pair->nr_pages);
 			folio_put(pair->folio[side]);
 		} else if (pair->state == PAIR_ISOLATED) {
 			pair_put_back(pair, side);
 		}
+		exchange_report(pfn, pair->nr_pages);
 	}
 	count_vm_events(pair->state == PAIR_DONE ? PGEXCHANGE_SUCCESS :
 			PGEXCHANGE_FAIL, pair->nr_pages);

@@ -43,5 +43,6 @@ void exchange_fail(struct folio *b);
 bool exchange_end(struct folio *b);
 void exchange_data(struct list_head *as, struct list_head *bs, bool helpers);
 void exchange_identity(struct folio *a, struct folio *b);
+void exchange_report(unsigned long pfn, unsigned long nr_pages);
 
 #endif /* _MM_EXCHANGE_H */

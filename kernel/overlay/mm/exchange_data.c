@@ -16,6 +16,7 @@
 #include <linux/mm.h>
 #include <linux/mmzone.h>
 #include <linux/sched/sysctl.h>
+#include <linux/spinlock.h>
 #include <linux/uaccess.h>
 #include <linux/vmstat.h>
 #include "exchange.h"
@@ -67,10 +68,74 @@ static int exchange_mc(void *dst, const void *src, size_t size)
 	return copy_mc_to_kernel(dst, src, size);
 }
 
+static void exchange_tell(unsigned long pfn)
+{
+	KUNIT_STATIC_STUB_REDIRECT(exchange_tell, pfn);
+	memory_failure_queue(pfn, 0);
+}
+
+/*
+ * Pages that cannot be read, or hold what is nobody's.  While their folios are on no
+ * list, memory_failure() would mark them and unmap nothing, so that it is told
+ * later: see exchange_report().
+ */
+static struct {
+	spinlock_t lock;
+	unsigned int nr;
+	unsigned long pfn[16];
+} exchange_bad = { .lock = __SPIN_LOCK_UNLOCKED(exchange_bad.lock) };
+
 static void exchange_lost(struct page *page)
 {
+	unsigned long pfn = page_to_pfn(page);
+	unsigned int i;
+
 	KUNIT_STATIC_STUB_REDIRECT(exchange_lost, page);
-	memory_failure_queue(page_to_pfn(page), 0);
+	spin_lock(&exchange_bad.lock);
+	for (i = 0; i < exchange_bad.nr; i++)
+		if (exchange_bad.pfn[i] == pfn)
+			break;
+	if (i == exchange_bad.nr && i < ARRAY_SIZE(exchange_bad.pfn))
+		exchange_bad.pfn[exchange_bad.nr++] = pfn;
+	spin_unlock(&exchange_bad.lock);
+	/* Too much is bad at once to remember it all. */
+	if (i == ARRAY_SIZE(exchange_bad.pfn))
+		exchange_tell(pfn);
+}
+
+/**
+ * exchange_report() - Have pages unmapped that lost their data.
+ * @pfn: the first frame of a folio that was in an exchange, and is back on a list
+ * @nr_pages: how many frames it had
+ */
+void exchange_report(unsigned long pfn, unsigned long nr_pages)
+{
+	unsigned int i = 0;
+
+	/* Those of this folio were noted by who waited for all data. */
+	if (!READ_ONCE(exchange_bad.nr))
+		return;
+	spin_lock(&exchange_bad.lock);
+	while (i < exchange_bad.nr) {
+		unsigned long bad = exchange_bad.pfn[i];
+
+		if (bad < pfn || bad >= pfn + nr_pages) {
+			i++;
+			continue;
+		}
+		exchange_bad.pfn[i] = exchange_bad.pfn[--exchange_bad.nr];
+		exchange_tell(bad);
+	}
+	spin_unlock(&exchange_bad.lock);
+}
+
+/* Each has data of the other's users, and there is no way back. */
+static void exchange_mixed(struct page *a, struct page *b)
+{
+	clear_highpage(a);
+	clear_highpage(b);
+	exchange_lost(a);
+	exchange_lost(b);
 }
 
 /*
@@ -113,8 +178,8 @@ static struct page *exchange_page(struct page *a, struct page *b)
 		if (!exchange_piece(a, b, at - EXCHANGE_PIECE))
 			continue;
 		/* It was read a moment ago.  What is here is neither's. */
-		exchange_lost(a);
-		exchange_lost(b);
+		exchange_mixed(a, b);
+		break;
 	}
 	return bad;
 }
@@ -127,11 +192,8 @@ static unsigned int chunk_of(unsigned long first)
 /* A page that has changed places goes back. */
 static void exchange_page_back(struct page *a, struct page *b)
 {
-	/* Each is otherwise where the other's users look for theirs. */
-	if (!exchange_page(a, b))
-		return;
-	exchange_lost(a);
-	exchange_lost(b);
+	if (exchange_page(a, b))
+		exchange_mixed(a, b);
 }
 
 /* A chunk of pages changes places, or stays. */

@@ -222,6 +222,46 @@ static void test_data_lost_undoing(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, exchange_end(t->b[pair]));
 }
 
+static unsigned long test_told[4];
+static unsigned int test_nr_told;
+
+static void test_tell(unsigned long pfn)
+{
+	if (test_nr_told < ARRAY_SIZE(test_told))
+		test_told[test_nr_told] = pfn;
+	test_nr_told++;
+}
+
+/* Who is told is so only when the folio is back, once a page, and what is mixed is gone. */
+static void test_report(struct kunit *test)
+{
+	struct exchange_test *t = test->priv;
+	unsigned int pair = 4;
+	struct page *a = folio_page(t->a[pair], 3), *b = folio_page(t->b[pair], 3);
+
+	kunit_activate_static_stub(test, exchange_mc, test_mc);
+	kunit_activate_static_stub(test, exchange_tell, test_tell);
+	/* It cannot go back, since one cannot be read by then. */
+	test_bad = page_address(a);
+	test_reads_left = 0;
+	test_nr_told = 0;
+	exchange_page_back(a, b);
+	KUNIT_EXPECT_EQ(test, 0, test_nr_told);
+	KUNIT_EXPECT_NULL(test, memchr_inv(page_address(a), 0, PAGE_SIZE));
+	KUNIT_EXPECT_NULL(test, memchr_inv(page_address(b), 0, PAGE_SIZE));
+	/* Another one's. */
+	exchange_report(folio_pfn(t->a[0]), 1);
+	KUNIT_EXPECT_EQ(test, 0, test_nr_told);
+	exchange_report(folio_pfn(t->a[pair]), folio_nr_pages(t->a[pair]));
+	KUNIT_EXPECT_EQ(test, 1, test_nr_told);
+	KUNIT_EXPECT_EQ(test, page_to_pfn(a), test_told[0]);
+	exchange_report(folio_pfn(t->b[pair]), folio_nr_pages(t->b[pair]));
+	KUNIT_EXPECT_EQ(test, 2, test_nr_told);
+	KUNIT_EXPECT_EQ(test, page_to_pfn(b), test_told[1]);
+	exchange_report(folio_pfn(t->a[pair]), folio_nr_pages(t->a[pair]));
+	KUNIT_EXPECT_EQ(test, 2, test_nr_told);
+}
+
 /* What was marked before, because of poison for example, stays. */
 static void test_data_failed_before(struct kunit *test)
 {
@@ -300,6 +340,7 @@ static struct kunit_case exchange_test_cases[] = {
 	KUNIT_CASE(test_data_bad_memory),
 	KUNIT_CASE(test_data_lost),
 	KUNIT_CASE(test_data_lost_undoing),
+	KUNIT_CASE(test_report),
 	KUNIT_CASE(test_data_failed_before),
 	KUNIT_CASE(test_poison),
 	KUNIT_CASE(test_flags),
