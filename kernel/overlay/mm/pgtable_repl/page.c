@@ -304,12 +304,28 @@ static struct page *repl_alloc_node(int nid, unsigned int order, gfp_t gfp)
 	return page;
 }
 
-/* Charge a page to the active memory cgroup; false if that is at its limit. */
+/*
+ * Charge a page to the active memory cgroup; false if that is at its limit.
+ *
+ * Who charges to a group that is over memory.high or memory.swap.high is made to
+ * sleep, soon after what it owes is more than one batch.  A thread of the kernel
+ * has work of others to do, and may hold the mmap lock: it owes nothing, neither
+ * here nor where it is charged to next.
+ */
 static bool repl_charge(struct page *page, unsigned int order, gfp_t gfp)
 {
 #ifdef CONFIG_MEMCG
-	return !memcg_kmem_online() ||
-	       !__memcg_kmem_charge_page(page, gfp, order);
+	unsigned int owed = current->memcg_nr_pages_over_high;
+	int err;
+
+	if (!memcg_kmem_online())
+		return true;
+	if (current->flags & PF_KTHREAD)
+		current->memcg_nr_pages_over_high = 0;
+	err = __memcg_kmem_charge_page(page, gfp, order);
+	if (current->flags & PF_KTHREAD)
+		current->memcg_nr_pages_over_high = owed;
+	return !err;
 #else
 	return true;
 #endif
