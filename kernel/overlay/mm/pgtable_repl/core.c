@@ -25,12 +25,12 @@ struct pgtable_repl *pgtable_repl_create(struct mm_struct *mm, bool forking)
 	unsigned int nr = pgtable_repl_max_domains() + 1;
 	struct pgtable_repl *repl;
 
-	repl = kzalloc(struct_size(repl, roots, nr), GFP_KERNEL_ACCOUNT);
+	repl = kzalloc(struct_size(repl, roots, nr), REPL_GFP_STATE);
 	if (!repl)
 		return NULL;
-	repl->retired = kcalloc(nr, sizeof(*repl->retired), GFP_KERNEL_ACCOUNT);
+	repl->retired = kcalloc(nr, sizeof(*repl->retired), REPL_GFP_STATE);
 	if (!repl->retired ||
-	    !zalloc_cpumask_var(&repl->readers, GFP_KERNEL_ACCOUNT)) {
+	    !zalloc_cpumask_var(&repl->readers, REPL_GFP_STATE)) {
 		kfree(repl->retired);
 		kfree(repl);
 		return NULL;

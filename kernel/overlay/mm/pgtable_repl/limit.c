@@ -152,6 +152,28 @@ bool pgtable_repl_memcg_room(struct mem_cgroup *memcg, unsigned int share,
 	return room;
 }
 
+/* What CPUs have charged ahead may be all that is missing to a limit. */
+#define REPL_MEMCG_NEAR		(2 * MEMCG_CHARGE_BATCH)
+
+/**
+ * pgtable_repl_memcg_full() - whether a memory cgroup is at its limit
+ * @memcg: the group, or one above it
+ *
+ * Context: any.
+ */
+bool pgtable_repl_memcg_full(struct mem_cgroup *memcg)
+{
+#ifdef CONFIG_MEMCG
+	struct mem_cgroup *m;
+
+	for (m = memcg; m && !mem_cgroup_is_root(m); m = parent_mem_cgroup(m))
+		if (page_counter_read(&m->memory) + REPL_MEMCG_NEAR >=
+		    min(READ_ONCE(m->memory.max), READ_ONCE(m->memory.high)))
+			return true;
+#endif
+	return false;
+}
+
 /**
  * pgtable_repl_owner_room() - whether limits let an owner have more copies
  * @owner: the owner

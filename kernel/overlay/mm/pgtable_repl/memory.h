@@ -266,6 +266,13 @@ static inline void pgtable_repl_learn_cpuset(struct pgtable_repl_owner *owner) {
 #endif
 bool pgtable_repl_node_room(struct pgtable_repl_owner *owner, int nid,
 			    unsigned int share);
+/*
+ * For what an owner needs beside copies: it does without these rather than have
+ * somebody of its memory cgroup killed.
+ */
+#define REPL_GFP_STATE	(GFP_KERNEL_ACCOUNT | __GFP_NORETRY | __GFP_NOWARN)
+
+bool pgtable_repl_memcg_full(struct mem_cgroup *memcg);
 bool pgtable_repl_memcg_room(struct mem_cgroup *memcg, unsigned int share,
 			     unsigned long pages);
 bool pgtable_repl_owner_room(struct pgtable_repl_owner *owner,

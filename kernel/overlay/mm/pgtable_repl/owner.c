@@ -27,9 +27,9 @@ int pgtable_repl_owner_init(struct pgtable_repl_owner *owner,
 			    struct mm_struct *mm)
 {
 	owner->node_pages = kcalloc(nr_node_ids, sizeof(*owner->node_pages),
-				    GFP_KERNEL_ACCOUNT);
+				    REPL_GFP_STATE);
 	owner->dropped_pages = kcalloc(nr_node_ids, sizeof(*owner->dropped_pages),
-				       GFP_KERNEL_ACCOUNT);
+				       REPL_GFP_STATE);
 	if (!owner->node_pages || !owner->dropped_pages) {
 		pgtable_repl_owner_exit(owner);
 		return -ENOMEM;

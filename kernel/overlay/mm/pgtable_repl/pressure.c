@@ -599,7 +599,8 @@ static struct notifier_block repl_oom_notifier = {
 #ifdef CONFIG_MEMCG
 /*
  * Copies of a memory cgroup whose reclaim finds nothing better.  It is called
- * for those below a limit that was hit, and for all when a node is short.
+ * for those below a limit that was hit; and for all when a node is short, or
+ * caches are dropped on request, which has nothing to do with their limits.
  */
 static unsigned long repl_memcg_count(struct shrinker *shrinker,
 				      struct shrink_control *sc)
@@ -607,6 +608,7 @@ static unsigned long repl_memcg_count(struct shrinker *shrinker,
 	struct mem_cgroup *memcg = sc->memcg;
 
 	if (!memcg || mem_cgroup_is_root(memcg) ||
+	    !pgtable_repl_memcg_full(memcg) ||
 	    pgtable_repl_memcg_room(memcg, REPL_MEMCG_SHARE, 1))
 		return 0;
 	return max(pgtable_repl_memcg_pages(memcg), 0L);
