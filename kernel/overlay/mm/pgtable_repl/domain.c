@@ -32,7 +32,6 @@
 #include <linux/cpuhotplug.h>
 #include <linux/cpumask.h>
 #include <linux/irqflags.h>
-#include <linux/mmu_context.h>
 #include <linux/pgtable_repl_domain.h>
 #include <linux/rcupdate.h>
 #include <linux/slab.h>
@@ -434,6 +433,9 @@ void repl_domain_map_expire(void)
  */
 bool repl_domains_tryget(void)
 {
+	/* Many who come meanwhile do not keep the one from it who waits for 0. */
+	if (READ_ONCE(repl_domains_frozen))
+		return false;
 	atomic_inc(&repl_domains_users);
 	/* Pairs with repl_domains_freeze(): one of the two sees the other. */
 	smp_mb__after_atomic();
@@ -517,9 +519,10 @@ void repl_domain_map_publish(struct repl_domain_map *new)
  * for has been changed before the CPU walks anything.
  *
  * A kernel thread may use an address space here by now (kthread_use_mm() in a
- * worker), by the root of the domain that the CPU has been of.  It is left first, and
- * no switch comes in between: flushes that leave out the new domain would leave out
- * this CPU.  The thread takes the new domain's root when it runs on.
+ * worker), by the root of the domain that the CPU has been of.  It is left first, with
+ * what is cached of others, and no switch comes in between: flushes that leave out
+ * the new domain would leave out this CPU.  The thread takes the new domain's root
+ * when it runs on.
  *
  * Where nodes have several domains, one that has a domain keeps it: there may be
  * tables that are its domain's for having been allocated on this CPU.
@@ -541,7 +544,7 @@ static int repl_cpu_online(unsigned int cpu)
 	if (new == old)
 		return 0;
 	local_irq_disable();
-	leave_mm();
+	arch_pgtable_repl_leave();
 	if (old != PGTABLE_REPL_NO_DOMAIN)
 		cpumask_clear_cpu(cpu, map->domain[old].cpus);
 	WRITE_ONCE(map->cpu_domain[cpu], new);

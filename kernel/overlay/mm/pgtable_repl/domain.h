@@ -165,6 +165,7 @@ void repl_domains_thaw(void);
 const struct cpumask *arch_pgtable_repl_llc(int cpu);
 /* whether there can be copies at all; and the gates of accessors, see key.c. */
 bool arch_pgtable_repl_supported(void);
+void arch_pgtable_repl_leave(void);
 void arch_pgtable_repl_key_set(bool lazy, bool on);
 
 #endif /* _MM_PGTABLE_REPL_DOMAIN_H */

@@ -5,10 +5,12 @@
 #include <linux/cpufeature.h>
 #include <linux/init.h>
 #include <linux/jump_label_ratelimit.h>
+#include <linux/mmu_context.h>
 #include <linux/smp.h>
 #include <linux/string.h>
 #include <linux/topology.h>
 #include <asm/pgtable_repl_lazy.h>
+#include <asm/tlbflush.h>
 #include "../../../../mm/pgtable_repl/domain.h"
 
 /* On while an address space has domain trees; see mm/pgtable_repl/key.c. */
@@ -70,4 +72,24 @@ const struct cpumask *arch_pgtable_repl_llc(int cpu)
 bool arch_pgtable_repl_supported(void)
 {
 	return !cpu_feature_enabled(X86_FEATURE_XENPV);
+}
+
+/**
+ * arch_pgtable_repl_leave() - have this CPU keep nothing of address spaces
+ *
+ * It leaves the one that is loaded.  Of those that it has used before, it has what is
+ * cached under their ASIDs, by the roots of the domain that it has been of: they
+ * get new ones.
+ *
+ * Context: a kernel thread without an address space, interrupts off.
+ */
+void arch_pgtable_repl_leave(void)
+{
+	unsigned int asid;
+
+	lockdep_assert_irqs_disabled();
+	leave_mm();
+	for (asid = 0; asid < TLB_NR_DYN_ASIDS; asid++)
+		if (asid != this_cpu_read(cpu_tlbstate.loaded_mm_asid))
+			this_cpu_write(cpu_tlbstate.ctxs[asid].ctx_id, 0);
 }

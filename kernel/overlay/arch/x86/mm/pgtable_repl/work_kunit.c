@@ -9,13 +9,17 @@
 #include <linux/initrd.h>
 #include <linux/kthread.h>
 #include <linux/memcontrol.h>
+#include <linux/mmu_context.h>
 #include <linux/oom.h>
 #include <linux/prctl.h>
 #include <linux/sched/mm.h>
 #include <linux/umh.h>
 #include <linux/vmstat.h>
+#include <linux/workqueue.h>
 #include <trace/events/kmem.h>
 #include <trace/events/pgtable_repl.h>
+#include <asm/tlbflush.h>
+#include "../../../../mm/pgtable_repl/domain.h"
 #include "kunit.h"
 
 /* A node whose shortage leaves others memory; the test is skipped without. */
@@ -456,6 +460,43 @@ static void repl_test_charging_is_not_allocating(struct kunit *test)
 }
 #endif
 
+struct repl_test_leave {
+	u64 ctx_id;
+	bool kept;
+};
+
+static long repl_test_leave(void *data)
+{
+	struct repl_test_leave *l = data;
+	unsigned int asid, loaded;
+
+	local_irq_disable();
+	leave_mm();
+	loaded = this_cpu_read(cpu_tlbstate.loaded_mm_asid);
+	/* As if it had been used here before, by another domain's root. */
+	asid = (loaded + 1) % TLB_NR_DYN_ASIDS;
+	this_cpu_write(cpu_tlbstate.ctxs[asid].ctx_id, l->ctx_id);
+	arch_pgtable_repl_leave();
+	for (asid = 0; asid < TLB_NR_DYN_ASIDS; asid++)
+		if (this_cpu_read(cpu_tlbstate.ctxs[asid].ctx_id) == l->ctx_id)
+			l->kept = true;
+	local_irq_enable();
+	return 0;
+}
+
+/*
+ * A CPU that comes to another domain has nothing cached by the old one's roots, under
+ * whatever ASID.
+ */
+static void repl_test_leaves_all_asids(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct repl_test_leave l = { .ctx_id = t->mm->context.ctx_id };
+
+	work_on_cpu(raw_smp_processor_id(), repl_test_leave, &l);
+	KUNIT_EXPECT_FALSE(test, l.kept);
+}
+
 static struct kunit_case repl_test_work_cases[] = {
 	KUNIT_CASE(repl_test_mglru_leaves_idle_its_bits),
 	KUNIT_CASE(repl_test_walk_passes_each_once),
@@ -471,6 +512,7 @@ static struct kunit_case repl_test_work_cases[] = {
 #ifdef CONFIG_MEMCG
 	KUNIT_CASE(repl_test_charging_is_not_allocating),
 #endif
+	KUNIT_CASE(repl_test_leaves_all_asids),
 	{}
 };
 
