@@ -385,6 +385,7 @@ const struct cpumask *pgtable_repl_shootdown(struct mm_struct *mm,
 	unsigned int requested, sent;
 	struct pgtable_repl *repl;
 	struct repl_sharers s;
+	bool others;	/* gathers of other tasks, that have had huge pages */
 	int cpu;
 
 	/* Also if it filters no more. */
@@ -405,10 +406,10 @@ const struct cpumask *pgtable_repl_shootdown(struct mm_struct *mm,
 	if (s.recorded) {
 		domainmask_or(&s.found, &s.found, &tlb->repl_domains);
 		s.retracted = tlb->repl_files;
-		s.huge = tlb->repl_huge || tlb->cleared_pmds ||
-			 atomic_read(&repl->huge_held) ||
+		others = atomic_read(&repl->huge_held) ||
 			 repl_unrecorded(mm, repl);
-		s.huge_1g = tlb->repl_huge_1g || tlb->cleared_puds;
+		s.huge = tlb->repl_huge || tlb->cleared_pmds || others;
+		s.huge_1g = tlb->repl_huge_1g || tlb->cleared_puds || others;
 		if (tlb->fullmm) {
 			start = tlb->repl_start;
 			end = tlb->repl_end;
