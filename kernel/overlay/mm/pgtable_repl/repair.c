@@ -170,7 +170,8 @@ struct repl_repair_pass {
  * @owner: the owner
  *
  * Its process is being killed, and the OOM killer may be waiting for the mmap lock.
- * That it is killed stays to be seen when the signal has been taken.
+ * That it is killed stays to be seen when the signal has been taken; when its last
+ * thread has left the address space, it has no process any more.
  *
  * Of a child in fork nobody can say: what its owner points to goes without a grace
  * period, but for the task itself, if fork fails.
@@ -188,7 +189,7 @@ bool pgtable_repl_dying(struct pgtable_repl_owner *owner)
 		return false;
 	rcu_read_lock();
 	task = rcu_dereference(owner->mm->owner);
-	dying = task && (READ_ONCE(task->signal->flags) & SIGNAL_GROUP_EXIT);
+	dying = !task || (READ_ONCE(task->signal->flags) & SIGNAL_GROUP_EXIT);
 	rcu_read_unlock();
 #endif
 	return dying;

@@ -276,6 +276,12 @@ static void repl_test_stops_for_the_dying(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, pgtable_repl_dying(mm_repl_owner(t->mm)));
 	owner->signal->flags &= ~SIGNAL_GROUP_EXIT;
 	KUNIT_EXPECT_NULL(test, table->pt_repl);
+	/* Its last thread has gone, and who looks at it has the last reference. */
+	WRITE_ONCE(t->mm->owner, NULL);
+	KUNIT_EXPECT_TRUE(test, pgtable_repl_dying(mm_repl_owner(t->mm)));
+	KUNIT_EXPECT_EQ(test, repl_test_all(t), 0);
+	WRITE_ONCE(t->mm->owner, owner);
+	KUNIT_EXPECT_NULL(test, table->pt_repl);
 	KUNIT_EXPECT_FALSE(test, nodes_empty(t->mm->pgtable_repl->owner.lacking));
 	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
 	/* Asked again, with nobody dying. */
