@@ -14,6 +14,7 @@
  * Roots stay as well: a few pages, and with two halves that are walked in turns.
  */
 #include <linux/mm.h>
+#include <linux/mmap_lock.h>
 #include <linux/vmstat.h>
 #include <asm/tlbflush.h>
 #include "table.h"
@@ -22,7 +23,16 @@
 struct repl_idle {
 	bool cleared;	/* accessed bits, which are to be set again */
 	bool unlinked;	/* copies, which nobody may have cached the way to */
+	unsigned int dropped;	/* copies, by a second pass */
 };
+
+/* So many copies go before others get the mmap lock, if they want it. */
+#define REPL_IDLE_BATCH		1024
+
+static bool repl_idle_ends(struct mm_struct *mm, struct repl_idle *idle)
+{
+	return idle->dropped >= REPL_IDLE_BATCH && mmap_lock_is_contended(mm);
+}
 
 /* Clear what is idle in one copy, whose table's lock is held. */
 static void repl_idle_mark(struct ptdesc *table, struct ptdesc *copy,
@@ -100,9 +110,13 @@ static void repl_idle_unlinked(struct ptdesc *table, pteval_t *entry,
 	}
 }
 
-/* Second pass: what became unreachable in the first, from the top. */
+/*
+ * Second pass: what became unreachable in the first, from the top.  Where it ends
+ * early, the rest stays unreachable until the next.
+ */
 static void repl_idle_drop(struct mm_struct *mm, struct ptdesc *table,
-			   enum pg_level level, struct list_head *pages)
+			   enum pg_level level, struct repl_idle *idle,
+			   struct list_head *pages)
 {
 	spinlock_t *ptl = repl_lockptr(mm, table, level), *child_ptl;
 	unsigned int i, nr = PTRS_PER_PTE;
@@ -113,7 +127,7 @@ static void repl_idle_drop(struct mm_struct *mm, struct ptdesc *table,
 
 	if (level == repl_root_level())
 		nr = PGD_KERNEL_START;
-	for (i = 0; i < nr; i++) {
+	for (i = 0; i < nr && !repl_idle_ends(mm, idle); i++) {
 		if (!repl_is_table(READ_ONCE(entry[i])))
 			continue;
 		spin_lock(ptl);
@@ -123,6 +137,7 @@ static void repl_idle_drop(struct mm_struct *mm, struct ptdesc *table,
 			child_ptl = repl_lock_child(mm, child, level - 1, ptl);
 			repl_idle_unlinked(table, entry + i, child, &domains);
 			if (!domainmask_empty(&domains)) {
+				idle->dropped += domainmask_weight(&domains);
 				count_vm_events(PGTABLE_REPL_IDLE,
 						domainmask_weight(&domains));
 				repl_del_copies(child, 0, &domains, pages);
@@ -132,7 +147,7 @@ static void repl_idle_drop(struct mm_struct *mm, struct ptdesc *table,
 		}
 		spin_unlock(ptl);
 		if (child && level > PG_LEVEL_2M)
-			repl_idle_drop(mm, child, level - 1, pages);
+			repl_idle_drop(mm, child, level - 1, idle, pages);
 		cond_resched();
 	}
 }
@@ -158,6 +173,9 @@ void arch_pgtable_repl_idle(struct mm_struct *mm, struct list_head *pages)
 	/* As if tables were freed: also on CPUs that only have it loaded. */
 	if (drop || idle.cleared)
 		flush_tlb_mm_range(mm, 0, TLB_FLUSH_ALL, 0, true);
-	if (drop)
-		repl_idle_drop(mm, root, repl_root_level(), pages);
+	if (!drop)
+		return;
+	repl_idle_drop(mm, root, repl_root_level(), &idle, pages);
+	if (repl_idle_ends(mm, &idle))
+		WRITE_ONCE(mm->pgtable_repl->loose, true);
 }
