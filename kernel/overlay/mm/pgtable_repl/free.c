@@ -64,7 +64,10 @@ void pgtable_repl_free_pages(struct list_head *pages)
 
 	if (list_empty(pages))
 		return;
-	/* Readers under RCU or with interrupts off may still be on a list. */
+	/*
+	 * Readers under RCU or with interrupts off may still be on a list, and CPUs
+	 * that are leaving a tree, with interrupts off, on its root.
+	 */
 	synchronize_rcu();
 	list_for_each_entry_safe(page, next, pages, lru) {
 		repl_free_order(page);

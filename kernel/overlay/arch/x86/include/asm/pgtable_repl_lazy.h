@@ -113,7 +113,7 @@ static __always_inline bool pgtable_repl_filters(struct mm_struct *mm)
 	       __pgtable_repl_filters(mm);
 }
 
-/* This CPU has been told to flush @mm, or all if that is NULL. */
+/* This CPU has been told to flush @mm; a batch does not say whose (NULL). */
 static __always_inline void pgtable_repl_reads_end(struct mm_struct *mm)
 {
 	if (pgtable_repl_lazy_active() && mm && mm->pgtable_repl)

@@ -145,7 +145,7 @@ void arch_pgtable_repl_withdraw(struct mm_struct *mm, const domainmask_t *domain
 		WRITE_ONCE(repl->roots[domain], NULL);
 	}
 	pgtable_repl_reload_cr3(mm);
-	/* No CPU walks these trees any more, nor has their parts cached. */
+	/* But for CPUs that are just leaving one, nobody walks these or has parts cached. */
 	for_each_domain_in(domain, domains)
 		WRITE_ONCE(repl->retired[domain], NULL);
 	mutex_unlock(&repl->root_mutex);
