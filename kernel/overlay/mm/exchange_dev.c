@@ -102,10 +102,13 @@ put_a:
 	return err;
 }
 
-/* Looks up pairs, at most a batch of them, and exchanges them; says how many. */
-static unsigned int exchange_some(struct exchange_file *file, struct mm_struct *mm,
-				  const nodemask_t *nodes, bool all,
-				  unsigned int first, unsigned int end)
+/*
+ * Looks up pairs, at most a batch of them, and exchanges them; says how many, or
+ * -EINTR if the current task is killed.
+ */
+static int exchange_some(struct exchange_file *file, struct mm_struct *mm,
+			 const nodemask_t *nodes, bool all,
+			 unsigned int first, unsigned int end)
 {
 	/*
 	 * A batch, not more: exchange_folios() would not isolate the next one yet,
@@ -114,7 +117,9 @@ static unsigned int exchange_some(struct exchange_file *file, struct mm_struct *
 	const unsigned int most = exchange_batch_pages();
 	unsigned int i, nr = 0, pages = 0;
 
-	mmap_read_lock(mm);
+	/* It is somebody else's, who may never let go of it. */
+	if (mmap_read_lock_killable(mm))
+		return -EINTR;
 	for (i = first; i < end && pages < most; i++) {
 		struct folio_pair *pair = &file->pairs[nr];
 
@@ -141,6 +146,7 @@ static int exchange_all(struct exchange_file *file, struct mm_struct *mm,
 	const u64 __user *to = u64_to_user_ptr(args->to);
 	s32 __user *status = u64_to_user_ptr(args->status);
 	unsigned int nr, done;
+	int some;
 	u64 at;
 
 	for (at = 0; at < args->nr; at += nr) {
@@ -151,8 +157,11 @@ static int exchange_all(struct exchange_file *file, struct mm_struct *mm,
 		if (copy_from_user(file->addr[0], from + at, nr * sizeof(u64)) ||
 		    copy_from_user(file->addr[1], to + at, nr * sizeof(u64)))
 			return -EFAULT;
-		for (done = 0; done < nr;)
-			done += exchange_some(file, mm, nodes, all, done, nr);
+		for (done = 0; done < nr; done += some) {
+			some = exchange_some(file, mm, nodes, all, done, nr);
+			if (some < 0)
+				return some;
+		}
 		if (copy_to_user(status + at, file->status, nr * sizeof(s32)))
 			return -EFAULT;
 	}
