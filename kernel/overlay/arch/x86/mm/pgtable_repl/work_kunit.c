@@ -460,14 +460,14 @@ static void repl_test_charging_is_not_allocating(struct kunit *test)
 }
 #endif
 
-struct repl_test_leave {
+struct repl_test_asids {
 	u64 ctx_id;
 	bool kept;
 };
 
-static long repl_test_leave(void *data)
+static long repl_test_leave_cpu(void *data)
 {
-	struct repl_test_leave *l = data;
+	struct repl_test_asids *l = data;
 	unsigned int asid, loaded;
 
 	local_irq_disable();
@@ -491,9 +491,9 @@ static long repl_test_leave(void *data)
 static void repl_test_leaves_all_asids(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
-	struct repl_test_leave l = { .ctx_id = t->mm->context.ctx_id };
+	struct repl_test_asids l = { .ctx_id = t->mm->context.ctx_id };
 
-	work_on_cpu(raw_smp_processor_id(), repl_test_leave, &l);
+	work_on_cpu(raw_smp_processor_id(), repl_test_leave_cpu, &l);
 	KUNIT_EXPECT_FALSE(test, l.kept);
 }
 

@@ -9,7 +9,6 @@
 
 #include "pgtable_repl_group.h"
 
-#define FAULT		"/sys/kernel/debug/fail_pgtable_repl/"
 #define TABLES		32
 #define MANY		1024
 
@@ -43,21 +42,6 @@ static pid_t start_with_tables(int hold[2], const char *group)
 	if (pid > 0)
 		wait_until_it_lives(pid);
 	return pid;
-}
-
-/* Until @pid has @pages of copies or more, if @more, else less. */
-static bool copies_reach(pid_t pid, bool more, long pages)
-{
-	struct repl_status status;
-	int tries;
-
-	for (tries = 0; tries < 6000; tries++) {
-		if (!repl_status(pid, &status) &&
-		    (status.total_pages >= pages) == more)
-			return true;
-		pause_ms(10);
-	}
-	return false;
 }
 
 TEST_F(cgroup, limit)
@@ -185,13 +169,6 @@ TEST_F(cgroup, limit_is_shared)
 	EXPECT_EQ(0, repl_check(b));
 }
 
-static long own_copies(void)
-{
-	struct repl_status status;
-
-	return repl_status(getpid(), &status) ? -1 : status.total_pages;
-}
-
 /* A group that may have none gets none by fork, either. */
 TEST_F(cgroup, limit_holds_in_fork)
 {
@@ -216,187 +193,6 @@ TEST_F(cgroup, limit_holds_in_fork)
 	}
 	EXPECT_EQ(0, repl_wait(pid));
 	EXPECT_EQ(0, get_long(GROUP, ".current"));
-}
-
-/* How many processes of the group were killed for want of memory. */
-static long oom_kills(void)
-{
-	char text[4096], *at;
-
-	if (repl_read_file(GROUP "/memory.events", text, sizeof(text)))
-		return -1;
-	at = strstr(text, "\noom_kill ");
-	return at ? strtol(at + strlen("\noom_kill "), NULL, 10) : -1;
-}
-
-/* 0 if a child finds what it should. */
-static int child_reads(char *mem)
-{
-	pid_t pid = fork();
-	int i;
-
-	if (!pid) {
-		for (i = 0; i < MANY; i++)
-			if (repl_load(mem + i * PMD_SIZE) != (uint64_t)i)
-				_exit(1);
-		_exit(0);
-	}
-	return pid < 0 ? -1 : repl_wait(pid);
-}
-
-/* In the group: 0, or the number of the step that went wrong. */
-static int fork_at_the_limit(void)
-{
-	struct repl_mask all = repl_mask_all();
-	char text[32], *mem;
-	int i;
-
-	if (repl_set_off() || move(GROUP, getpid()) || repl_pin(repl_topo.cpu[0]))
-		return 1;
-	mem = repl_mmap_aligned(MANY * PMD_SIZE, PMD_SIZE, RW,
-				ANON | MAP_NORESERVE, -1);
-	if (mem == MAP_FAILED || madvise(mem, MANY * PMD_SIZE, MADV_NOHUGEPAGE))
-		return 2;
-	for (i = 0; i < MANY; i++)
-		repl_store(mem + i * PMD_SIZE, i);
-	if (repl_set_mask(&all) || own_copies() < MANY)
-		return 3;
-	/* Room for the child's tables and a little more, not for its copies. */
-	snprintf(text, sizeof(text), "%ld",
-		 repl_read_long(GROUP "/memory.current") + (MANY + 256) * (long)PAGE);
-	if (put(GROUP, "memory.max", text))
-		return 4;
-	i = child_reads(mem);
-	if (i || oom_kills())
-		return 5;
-	/* Less than that: the copies that there are go first. */
-	if (put(GROUP, "memory.max", "max") || repl_set_mask(&all) ||
-	    own_copies() < MANY)
-		return 6;
-	snprintf(text, sizeof(text), "%ld",
-		 repl_read_long(GROUP "/memory.current") + 128 * (long)PAGE);
-	if (put(GROUP, "memory.max", text))
-		return 7;
-	i = child_reads(mem);
-	return i || oom_kills() ? 8 : 0;
-}
-
-/* Nobody is killed for copies of the tables that fork makes. */
-TEST_F(cgroup, fork_at_the_limit)
-{
-	pid_t pid = fork();
-
-	ASSERT_LE(0, pid);
-	if (!pid)
-		_exit(fork_at_the_limit());
-	EXPECT_EQ(0, repl_wait(pid));
-	EXPECT_EQ(0, oom_kills());
-}
-
-/*
- * What was taken down once, and is there again, need not be free besides for one
- * copy that is lacking at @addr. 0, or the number of the step that went wrong.
- */
-static int small_lack(char *addr)
-{
-	long before, limit;
-	char text[32];
-
-	if (access(FAULT "probability", W_OK))
-		return 0;
-	before = own_copies();
-	/* An eighth of it and MANY / 4 pages are free. */
-	limit = (repl_read_long(GROUP "/memory.current") + MANY / 4 * PAGE) / 7 * 8;
-	snprintf(text, sizeof(text), "%ld", limit);
-	if (put(GROUP, "memory.max", text))
-		return 11;
-	if (repl_write_file(FAULT "times", "-1") ||
-	    repl_write_file(FAULT "verbose", "0") ||
-	    repl_write_file(FAULT "probability", "100"))
-		return 12;
-	repl_store(addr, 1);
-	if (repl_write_file(FAULT "probability", "0"))
-		return 13;
-	if (own_copies() > before)
-		return 14;
-	return copies_reach(getpid(), true, before + 1) ? 0 : 15;
-}
-
-/* In the group: 0, or the number of the step that went wrong. */
-static int fork_gives_back(void)
-{
-	struct repl_mask all = repl_mask_all();
-	size_t len = (MANY + 1) * PMD_SIZE;
-	int fd, i, status;
-	char text[32], *mem;
-	pid_t pid;
-
-	if (repl_set_off() || move(GROUP, getpid()) || repl_pin(repl_topo.cpu[0]))
-		return 1;
-	fd = memfd_create("pgtable_repl", MFD_CLOEXEC);
-	if (fd < 0 || ftruncate(fd, len))
-		return 2;
-	mem = repl_mmap_aligned(len, PMD_SIZE, RW, MAP_SHARED, fd);
-	if (mem == MAP_FAILED)
-		return 3;
-	madvise(mem, len, MADV_NOHUGEPAGE);
-	for (i = 0; i < MANY; i++)
-		repl_store(mem + i * PMD_SIZE, i);
-	if (repl_set_mask(&all) || own_copies() < MANY)
-		return 4;
-	snprintf(text, sizeof(text), "%ld",
-		 repl_read_long(GROUP "/memory.current") + 128 * (long)PAGE);
-	if (put(GROUP, "memory.max", text))
-		return 5;
-	/* Of shared memory it gets no tables, and lacks no copies. */
-	pid = fork();
-	if (pid < 0)
-		return 6;
-	if (!pid)
-		_exit(0);
-	if (waitpid(pid, &status, 0) != pid || status || own_copies() >= MANY)
-		return 7;
-	if (put(GROUP, "memory.max", "max"))
-		return 8;
-	if (!copies_reach(getpid(), true, MANY))
-		return 9;
-	/* All of them. */
-	if (repl_set_mask(&all))
-		return 10;
-	return small_lack(mem + MANY * PMD_SIZE);
-}
-
-/* What fork took down is made again, though the child lacks nothing. */
-TEST_F(cgroup, fork_gives_back)
-{
-	pid_t pid = fork();
-
-	ASSERT_LE(0, pid);
-	if (!pid)
-		_exit(fork_gives_back());
-	EXPECT_EQ(0, repl_wait(pid));
-	EXPECT_EQ(0, oom_kills());
-}
-
-/* With copies of @tables, in @group, until @hold closes. */
-static void have_copies(int hold[2], const char *group, int tables)
-{
-	struct repl_mask all = repl_mask_all();
-	char byte, *mem;
-	int i;
-
-	close(hold[1]);
-	if (repl_set_off() || move(group, getpid()) || repl_pin(repl_topo.cpu[0]))
-		_exit(1);
-	mem = repl_mmap_aligned(tables * PMD_SIZE, PMD_SIZE, RW,
-				ANON | MAP_NORESERVE, -1);
-	if (mem == MAP_FAILED || madvise(mem, tables * PMD_SIZE, MADV_NOHUGEPAGE))
-		_exit(2);
-	for (i = 0; i < tables; i++)
-		repl_load(mem + i * PMD_SIZE);
-	if (repl_set_mask(&all) || own_copies() < tables)
-		_exit(3);
-	_exit(read(hold[0], &byte, 1) ? 4 : 0);
 }
 
 /*
@@ -586,48 +382,6 @@ TEST_F(cgroup, limit_reaches_the_cloned)
 	EXPECT_EQ(0, put(GROUP, "memory.pgtable_repl.max", "0"));
 	EXPECT_EQ(0, get_long(GROUP, ".current"));
 	EXPECT_EQ(0, repl_check(pid));
-}
-
-/* Without replication, in the group: has @len of memory, or is killed. */
-static int fill_the_group(size_t len)
-{
-	char *mem;
-
-	if (repl_set_off() || move(GROUP, getpid()))
-		return 1;
-	mem = mmap(NULL, len, RW, ANON, -1, 0);
-	if (mem == MAP_FAILED)
-		return 2;
-	memset(mem, 1, len);
-	return 0;
-}
-
-/* What others in the group need, they get before something is killed. */
-TEST_F(cgroup, copies_give_way_to_others)
-{
-	char text[32];
-	pid_t copies, fills;
-	long had;
-
-	copies = fork();
-	ASSERT_LE(0, copies);
-	if (!copies)
-		have_copies(self->hold, GROUP, MANY);
-	wait_until_it_lives(copies);
-	ASSERT_TRUE(copies_reach(copies, true, MANY));
-	had = get_long(GROUP, ".current");
-	snprintf(text, sizeof(text), "%ld",
-		 repl_read_long(GROUP "/memory.current") + 128 * (long)PAGE);
-	ASSERT_EQ(0, put(GROUP, "memory.max", text));
-	fills = fork();
-	ASSERT_LE(0, fills);
-	if (!fills)
-		_exit(fill_the_group(had / 2));
-	EXPECT_EQ(0, repl_wait(fills));
-	EXPECT_EQ(0, oom_kills());
-	EXPECT_GT(had, get_long(GROUP, ".current"));
-	EXPECT_EQ(0, repl_check(copies));
-	EXPECT_EQ(0, put(GROUP, "memory.max", "max"));
 }
 
 /* The group of the process pays and is asked, whoever makes the tables. */

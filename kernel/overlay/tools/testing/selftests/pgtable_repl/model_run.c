@@ -10,7 +10,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/swap.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -19,7 +18,6 @@
 #define CHECK_EVERY	16	/* operations between the kernel's own checks */
 #define HANG_SECONDS	240	/* without any progress, for a run that hangs */
 #define RACE_MS		200	/* for which an operation is read beside */
-#define SWAP_MB		32
 
 static const struct op_list *list;
 static int spare[MODEL_THREADS];	/* CPUs on which no thread spins, if any */
@@ -382,10 +380,8 @@ static char device[32];
 /* What is there of a KSM daemon, of huge shared memory and of swap. */
 void run_prepare(void)
 {
-	uint32_t header[PAGE / 4] = { 0 };
-	char swaps[4096], *line, *from;
+	char *from;
 	size_t i;
-	FILE *f;
 
 	control = mmap(NULL, sizeof(*control), RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -401,21 +397,7 @@ void run_prepare(void)
 		}
 		repl_write_file(settings[i].path, settings[i].value);
 	}
-	if (repl_read_file("/proc/swaps", swaps, sizeof(swaps)))
-		return;
-	line = strchr(swaps, '\n');
-	if (line && line[1])
-		return;
-	if (repl_ramdisk(device, sizeof(device)))
-		return;
-	header[256] = 1;
-	header[257] = SWAP_MB * MB / PAGE - 1;
-	memcpy((char *)header + PAGE - 10, "SWAPSPACE2", 10);
-	f = fopen(device, "r+e");
-	if (f && fwrite(header, PAGE, 1, f) == 1 && !fclose(f) && !swapon(device, 0))
-		return;
-	repl_ramdisk_done(device);
-	*device = '\0';
+	repl_swap_there(device, sizeof(device));
 }
 
 void run_restore(void)
@@ -426,6 +408,5 @@ void run_restore(void)
 		if (*settings[i].before)
 			repl_write_file(settings[i].path, settings[i].before);
 	}
-	if (*device && !swapoff(device))
-		repl_ramdisk_done(device);
+	repl_swap_done(device);
 }

@@ -10,38 +10,9 @@
 
 #define PAGES	64
 #define LEN	(PAGES * PAGE)
-#define SWAP_MB	32
 
 #define NO_SWAP "no swap, and no RAM disk to make some on (CONFIG_ZRAM or CONFIG_BLK_DEV_RAM)"
 #define PM_SWAP	(1ULL << 62)
-
-static bool any_swap(void)
-{
-	char buf[4096], *line;
-
-	if (repl_read_file("/proc/swaps", buf, sizeof(buf)))
-		return false;
-	line = strchr(buf, '\n');
-	return line && line[1];
-}
-
-/* The version 1 header: page 0 ends in the magic, its block 1 has the sizes. */
-static int make_swap(const char *path)
-{
-	static char header[PAGE];
-	uint32_t *info = (uint32_t *)(header + 1024);
-	int fd = open(path, O_WRONLY);
-	ssize_t n;
-
-	if (fd < 0)
-		return -1;
-	info[0] = 1;
-	info[1] = SWAP_MB * MB / PAGE - 1;
-	memcpy(header + PAGE - 10, "SWAPSPACE2", 10);
-	n = pwrite(fd, header, PAGE, 0);
-	close(fd);
-	return n == (ssize_t)PAGE ? 0 : -1;
-}
 
 /* Copies on every node, or on the last only; and where the pages go. */
 FIXTURE(swap) {
@@ -60,26 +31,13 @@ FIXTURE_VARIANT_ADD(swap, one) {
 	.only_last = true,
 };
 
-static bool swap_there(char *device, size_t size)
-{
-	if (any_swap())
-		return true;
-	if (repl_ramdisk(device, size))
-		return false;
-	if (!make_swap(device) && !swapon(device, 0))
-		return true;
-	repl_ramdisk_done(device);
-	*device = '\0';
-	return false;
-}
-
 FIXTURE_SETUP(swap)
 {
 	const char *why = repl_unavailable();
 
 	if (why)
 		SKIP(return, "%s", why);
-	if (!swap_there(self->device, sizeof(self->device)))
+	if (!repl_swap_there(self->device, sizeof(self->device)))
 		SKIP(return, NO_SWAP);
 	ASSERT_EQ(0, repl_begin(variant->only_last));
 }
@@ -87,10 +45,7 @@ FIXTURE_SETUP(swap)
 /* In the parent, so that a test that dies leaves no swap on. */
 FIXTURE_TEARDOWN_PARENT(swap)
 {
-	if (!*self->device)
-		return;
-	EXPECT_EQ(0, swapoff(self->device) && errno != EINVAL);
-	repl_ramdisk_done(self->device);
+	EXPECT_EQ(0, repl_swap_done(self->device));
 }
 
 static int last_node(void)

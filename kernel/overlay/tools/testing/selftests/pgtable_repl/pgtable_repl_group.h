@@ -172,6 +172,49 @@ static inline pid_t start(int hold[2], const char *group)
 	return pid;
 }
 
+/* Until @pid has @pages of copies or more, if @more, else less. */
+static inline bool copies_reach(pid_t pid, bool more, long pages)
+{
+	struct repl_status status;
+	int tries;
+
+	for (tries = 0; tries < 6000; tries++) {
+		if (!repl_status(pid, &status) &&
+		    (status.total_pages >= pages) == more)
+			return true;
+		pause_ms(10);
+	}
+	return false;
+}
+
+static inline long own_copies(void)
+{
+	struct repl_status status;
+
+	return repl_status(getpid(), &status) ? -1 : status.total_pages;
+}
+
+/* With copies of @tables, in @group, until @hold closes. */
+static inline void have_copies(int hold[2], const char *group, int tables)
+{
+	struct repl_mask all = repl_mask_all();
+	char byte, *mem;
+	int i;
+
+	close(hold[1]);
+	if (repl_set_off() || move(group, getpid()) || repl_pin(repl_topo.cpu[0]))
+		_exit(1);
+	mem = repl_mmap_aligned(tables * PMD_SIZE, PMD_SIZE, RW,
+				ANON | MAP_NORESERVE, -1);
+	if (mem == MAP_FAILED || madvise(mem, tables * PMD_SIZE, MADV_NOHUGEPAGE))
+		_exit(2);
+	for (i = 0; i < tables; i++)
+		repl_load(mem + i * PMD_SIZE);
+	if (repl_set_mask(&all) || own_copies() < tables)
+		_exit(3);
+	_exit(read(hold[0], &byte, 1) ? 4 : 0);
+}
+
 static inline void clean_up(void)
 {
 	rmdir(INNER);

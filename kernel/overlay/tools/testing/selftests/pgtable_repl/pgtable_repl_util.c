@@ -251,31 +251,6 @@ uint64_t repl_pagemap(const void *addr)
 	return entry;
 }
 
-#define ZRAM	"/sys/block/zram0/"
-
-int repl_ramdisk(char *device, size_t size)
-{
-	const char *found = NULL;
-
-	if (geteuid())
-		return -1;
-	if (repl_read_long(ZRAM "disksize") == 0 &&
-	    !repl_write_file(ZRAM "disksize", "32M"))
-		found = "/dev/zram0";
-	else if (!access("/dev/ram0", W_OK))
-		found = "/dev/ram0";
-	if (!found)
-		return -1;
-	snprintf(device, size, "%s", found);
-	return 0;
-}
-
-void repl_ramdisk_done(const char *device)
-{
-	if (strstr(device, "zram"))
-		repl_write_file(ZRAM "reset", "1");
-}
-
 void repl_mask_zero(struct repl_mask *mask)
 {
 	memset(mask, 0, sizeof(*mask));

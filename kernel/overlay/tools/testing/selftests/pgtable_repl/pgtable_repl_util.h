@@ -118,6 +118,13 @@ uint64_t repl_pagemap(const void *addr);
 int repl_ramdisk(char *device, size_t size);
 void repl_ramdisk_done(const char *device);
 
+/*
+ * Whether there is swap, if need be on such a disk, which @device names then; and its
+ * end: -1 if it cannot be switched off.
+ */
+bool repl_swap_there(char *device, size_t size);
+int repl_swap_done(const char *device);
+
 /* Interface under test. */
 void repl_mask_zero(struct repl_mask *mask);
 void repl_mask_set(struct repl_mask *mask, int node);
