@@ -11,6 +11,7 @@
 #include <linux/mmzone.h>
 #include <linux/page-isolation.h>
 #include <linux/pageblock-flags.h>
+#include <linux/pagemap.h>
 #include <linux/rmap.h>
 #include <linux/swap.h>
 #include <linux/vmstat.h>
@@ -144,9 +145,25 @@ static bool may_take(struct page *buddy, unsigned int order)
 	return migratetype_is_mergeable(mt) && order >= pageblock_order;
 }
 
-/* Takes a free frame, or some that a folio fits into; gives back the rest of it. */
-static bool take_free(struct page *page, unsigned int order, bool *is_free)
+/*
+ * Pages that come from another zone, above this one, leave it what it keeps for those
+ * who can use no other.  __isolate_free_page() only looks at what compaction needs,
+ * which stays in a zone.
+ */
+static bool has_room(struct zone *zone, struct folio *folio, unsigned int order)
 {
+	return folio_zone(folio) == zone ||
+	       zone_watermark_ok(zone, 0, low_wmark_pages(zone) + (1UL << order),
+				 gfp_zone(GFP_HIGHUSER_MOVABLE), 0);
+}
+
+/*
+ * Takes a free frame for @folio, or some that it fits into; gives back the rest of
+ * it.
+ */
+static bool take_free(struct folio *folio, struct page *page, bool *is_free)
+{
+	const unsigned int order = folio_order(folio);
 	unsigned long flags, pfn = page_to_pfn(page);
 	struct zone *zone = page_zone(page);
 	struct page *buddy = NULL, *rest;
@@ -163,7 +180,8 @@ static bool take_free(struct page *page, unsigned int order, bool *is_free)
 	if (!*is_free)
 		goto no;
 	at = buddy_order(buddy);
-	if (!may_take(buddy, at) || !__isolate_free_page(buddy, at))
+	if (!may_take(buddy, at) || !has_room(zone, folio, at) ||
+	    !__isolate_free_page(buddy, at))
 		goto no;
 	while (at > order) {
 		at--;
@@ -213,6 +231,24 @@ static enum ranger_outcome look_used(struct folio *folio, struct folio *there)
 	return RANGER_EXCHANGED;
 }
 
+/*
+ * Whether a page may lie anywhere on its node.  That of a graphics driver may need low
+ * memory, and that of a block device may not lie in what is kept for movable pages.
+ */
+static bool goes_anywhere(struct folio *folio)
+{
+	struct address_space *mapping;
+	bool anywhere;
+
+	if (!folio_trylock(folio))
+		return false;
+	mapping = folio_mapping(folio);
+	anywhere = mapping && gfp_zone(mapping_gfp_mask(mapping)) ==
+			      gfp_zone(GFP_HIGHUSER_MOVABLE);
+	folio_unlock(folio);
+	return anywhere;
+}
+
 /**
  * ranger_make_room() - Isolate the page that is where another one should be.
  * @evicted: where it is added if it has to go elsewhere
@@ -229,7 +265,8 @@ void ranger_make_room(struct list_head *evicted, struct folio *folio,
 	if (!there)
 		return;
 	if (look_used(folio, there) == RANGER_FILE && !folio_test_large(there) &&
-	    !folio_test_unevictable(there) && folio_isolate_lru(there)) {
+	    !folio_test_unevictable(there) && goes_anywhere(there) &&
+	    folio_isolate_lru(there)) {
 		node_stat_mod_folio(there, NR_ISOLATED_ANON + folio_is_file_lru(there), 1);
 		list_add_tail(&there->lru, evicted);
 	}
@@ -275,27 +312,27 @@ unsigned long ranger_evict(struct list_head *evicted)
 
 	if (list_empty(evicted))
 		return 0;
-	migrate_pages(evicted, evict_target, NULL, 0, MIGRATE_SYNC_LIGHT, MR_SYSCALL,
-		      &done);
+	/* Who has one locked may wait for a server that never answers. */
+	migrate_pages(evicted, evict_target, NULL, 0, MIGRATE_ASYNC, MR_SYSCALL, &done);
 	putback_movable_pages(evicted);
 	return done;
 }
 
 /* Nobody has a reference to the frame. */
-static void look_free(struct page *page, unsigned int order, bool *drain,
+static void look_free(struct folio *folio, struct page *page, bool *drain,
 		      struct ranger_look *look)
 {
-	bool is_free, taken = take_free(page, order, &is_free);
+	bool is_free, taken = take_free(folio, page, &is_free);
 
 	/* On a list of some CPU: the one that moved the last page from there? */
 	if (!taken && !is_free && *drain) {
 		*drain = false;
 		drain_all_pages(page_zone(page));
-		taken = take_free(page, order, &is_free);
+		taken = take_free(folio, page, &is_free);
 	}
 	if (taken) {
 		look->outcome = RANGER_MOVED;
-		look->folio = make_folio(page, order);
+		look->folio = make_folio(page, folio_order(folio));
 	} else {
 		/* Being freed, or split, or isolated. */
 		look->outcome = is_free ? RANGER_FREE : RANGER_BUSY;
@@ -328,7 +365,7 @@ void ranger_look(struct folio *folio, unsigned long target, bool *drain,
 	}
 	there = ranger_folio_get(target);
 	if (!there) {
-		look_free(page, order, drain, look);
+		look_free(folio, page, drain, look);
 		return;
 	}
 	look->outcome = look_used(folio, there);

@@ -221,12 +221,15 @@ static struct folio *move_target(struct folio *src, unsigned long private)
 	for (i = 0; i < pass->nr_moves; i++) {
 		struct move *move = &pass->moves[i];
 
-		if (move->src == src && !move->used) {
-			move->used = true;
-			return move->dst;
-		}
+		if (move->src != src || move->used)
+			continue;
+		/* What is left of it, where it was split meanwhile: not a whole one. */
+		if (folio_order(src) != folio_order(move->dst))
+			break;
+		move->used = true;
+		return move->dst;
 	}
-	/* It was split meanwhile. */
+	/* The other parts. */
 	return NULL;
 }
 
