@@ -8,6 +8,7 @@
  * groups, is for programs to decide.  What came of it is kept by the group's number,
  * which is never used again.
  */
+#include <linux/capability.h>
 #include <linux/cgroup.h>
 #include <linux/cpuset.h>
 #include <linux/ctype.h>
@@ -215,7 +216,7 @@ static int tier_run(struct mem_cgroup *root, struct tier_round *round)
 		if (round->left)
 			tier_move(round, mem_cgroup_lruvec(memcg, fast),
 				  mem_cgroup_lruvec(memcg, slow));
-		if (fatal_signal_pending(current)) {
+		if (signal_pending(current) || !mem_cgroup_online(root)) {
 			mem_cgroup_iter_break(root, memcg);
 			return -EINTR;
 		}
@@ -289,11 +290,11 @@ static int tier_stat_show(struct seq_file *m, void *v)
 
 static struct tier_round *tier_round_alloc(void)
 {
-	struct tier_round *round = kvzalloc(sizeof(*round), GFP_KERNEL);
+	struct tier_round *round = kvzalloc(sizeof(*round), GFP_KERNEL_ACCOUNT);
 
 	if (!round)
 		return NULL;
-	round->pairs = kvcalloc(TIER_FOLIOS, sizeof(*round->pairs), GFP_KERNEL);
+	round->pairs = kvcalloc(TIER_FOLIOS, sizeof(*round->pairs), GFP_KERNEL_ACCOUNT);
 	if (round->pairs)
 		return round;
 	kvfree(round);
@@ -306,36 +307,55 @@ static void tier_round_free(struct tier_round *round)
 	kvfree(round);
 }
 
+static int tier_turn(struct mem_cgroup *memcg, const struct tier_args *args,
+		     unsigned long id)
+{
+	/* While it has its turn: who waits for it has none of this. */
+	struct tier_round *round = tier_round_alloc();
+	int err;
+
+	if (!round)
+		return -ENOMEM;
+	round->args = *args;
+	err = tier_run(memcg, round);
+	tier_counts_add(id, round);
+	tier_round_free(round);
+	return err;
+}
+
 static ssize_t tier_write(struct kernfs_open_file *of, char *buf, size_t nbytes,
 			  loff_t off)
 {
 	struct mem_cgroup *memcg = mem_cgroup_from_css(of_css(of));
 	unsigned long id = cgroup_id(of_css(of)->cgroup);
-	struct tier_round *round;
 	struct tier_args args;
 	int err;
 
-	err = tier_parse(buf, &args) ?: tier_check(memcg, &args);
+	/* It also moves what others map, wherever they may have their memory. */
+	if (!file_ns_capable(of->file, &init_user_ns, CAP_SYS_NICE))
+		return -EPERM;
+	err = tier_parse(buf, &args);
 	if (err)
 		return err;
-	round = tier_round_alloc();
-	if (!round)
-		return -ENOMEM;
-	round->args = args;
-	err = tier_counts_make(id) ?: mutex_lock_killable(&tier_mutex);
+	/*
+	 * Who removes the group waits for who writes to its files, with cgroup_mutex
+	 * held.  Neither a round nor one's turn is to be waited for.
+	 */
+	css_get(&memcg->css);
+	kernfs_break_active_protection(of->kn);
+	err = tier_counts_make(id) ?: mutex_lock_interruptible(&tier_mutex);
 	if (!err) {
-		err = tier_run(memcg, round);
+		err = tier_check(memcg, &args) ?: tier_turn(memcg, &args, id);
 		mutex_unlock(&tier_mutex);
-		tier_counts_add(id, round);
 	}
-	tier_round_free(round);
+	kernfs_unbreak_active_protection(of->kn);
+	css_put(&memcg->css);
 	return err ?: nbytes;
 }
 
 static struct cftype tier_files[] = {
 	{
 		.name = "tier",
-		.flags = CFTYPE_NS_DELEGATABLE,
 		.write = tier_write,
 	},
 	{

@@ -174,7 +174,7 @@ void tier_take(struct tier_round *round, struct tier_walk *walk, int order,
 		}
 		cond_resched();
 	} while ((folio || walk->left != left || batch->nr != nr) &&
-		 !fatal_signal_pending(current));
+		 !signal_pending(current));
 }
 
 /**
@@ -265,7 +265,7 @@ static void tier_age_list(struct tier_round *round, struct tier_walk *walk)
 			unlock_page_lruvec_irq(locked);
 		tier_put(batch);
 	} while (walk->left && !list_empty(&walk->lruvec->lists[walk->lru]) &&
-		 !fatal_signal_pending(current));
+		 !signal_pending(current));
 }
 
 /**

@@ -344,5 +344,5 @@ void tier_move(struct tier_round *round, struct lruvec *fast, struct lruvec *slo
 		/* What was moved is on no list before. */
 		lru_add_drain();
 		cond_resched();
-	} while (up && round->left && !fatal_signal_pending(current));
+	} while (up && round->left && !signal_pending(current));
 }

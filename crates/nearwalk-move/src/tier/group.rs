@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use nearwalk_host::cgroup::{Mounts, processes_below};
@@ -29,7 +29,16 @@ pub(super) trait Host: Source {
 
 impl Host for nearwalk_host::Live {
     fn write(&mut self, path: &Path, text: &str) -> io::Result<()> {
-        fs::write(path, text)
+        // In one piece, and not again where a signal has ended a round.
+        let written = fs::OpenOptions::new()
+            .write(true)
+            .open(path)?
+            .write(text.as_bytes())?;
+        if written == text.len() {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::WriteZero.into())
+        }
     }
 }
 
