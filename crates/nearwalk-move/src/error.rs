@@ -122,8 +122,8 @@ pub enum Error {
     )]
     Generations(&'static str),
 
-    /// Neither the owner of the group nor root.
-    #[error("{0}: no permission; only root, or whom the group is delegated to, can move its pages")]
+    /// `CAP_SYS_NICE` is lacking, or the right to write the file.
+    #[error("{0}: no permission; moving pages that others map as well takes CAP_SYS_NICE")]
     TierNotPermitted(String),
 
     /// By a cpuset.
