@@ -94,11 +94,17 @@ static void repl_subtree_each(struct mem_cgroup *root, repl_group_fn fn,
 	}
 }
 
+/* One that gets no memory for its bookkeeping stays as it is, for the moment. */
+static void repl_follow_now(struct mm_struct *mm, struct repl_wait *wait)
+{
+	if (pgtable_repl_follow(mm, wait) == -ENOMEM)
+		wait->busy = true;
+}
+
 static bool repl_follow(struct mm_struct *mm, void *unused,
 			struct repl_wait *wait)
 {
-	/* One that gets no memory for its bookkeeping stays as it is. */
-	pgtable_repl_follow(mm, wait);
+	repl_follow_now(mm, wait);
 	return true;
 }
 
@@ -216,11 +222,11 @@ static bool repl_follow_in_turn(struct mm_struct *mm, void *arg,
 
 	if (round->nr++ < round->passed) {
 		wait->insist = 0;
-		pgtable_repl_follow(mm, wait);
+		repl_follow_now(mm, wait);
 		wait->insist = insist;
 		return true;
 	}
-	pgtable_repl_follow(mm, wait);
+	repl_follow_now(mm, wait);
 	if (insist && !wait->insist)
 		round->left = round->nr;
 	return true;

@@ -19,23 +19,27 @@
 
 static const struct pgtable_repl_owner_ops repl_mm_ops;
 
-/* Give an mm its state, under arch_pgtable_repl_lock(); @forking as in there. */
-struct pgtable_repl *pgtable_repl_create(struct mm_struct *mm, bool forking)
+/*
+ * Give an mm its state, under arch_pgtable_repl_lock(); @forking as in there.  @gfp:
+ * GFP_KERNEL_ACCOUNT where it must not be missing.
+ */
+struct pgtable_repl *pgtable_repl_create(struct mm_struct *mm, bool forking,
+					 gfp_t gfp)
 {
 	unsigned int nr = pgtable_repl_max_domains() + 1;
 	struct pgtable_repl *repl;
 
-	repl = kzalloc(struct_size(repl, roots, nr), REPL_GFP_STATE);
+	repl = kzalloc(struct_size(repl, roots, nr), gfp);
 	if (!repl)
 		return NULL;
-	repl->retired = kcalloc(nr, sizeof(*repl->retired), REPL_GFP_STATE);
+	repl->retired = kcalloc(nr, sizeof(*repl->retired), gfp);
 	if (!repl->retired ||
-	    !zalloc_cpumask_var(&repl->readers, REPL_GFP_STATE)) {
+	    !zalloc_cpumask_var(&repl->readers, gfp)) {
 		kfree(repl->retired);
 		kfree(repl);
 		return NULL;
 	}
-	if (pgtable_repl_owner_init(&repl->owner, &repl_mm_ops, mm)) {
+	if (pgtable_repl_owner_init(&repl->owner, &repl_mm_ops, mm, gfp)) {
 		free_cpumask_var(repl->readers);
 		kfree(repl->retired);
 		kfree(repl);
@@ -236,7 +240,7 @@ static int repl_set(struct mm_struct *mm,
 	err = pgtable_repl_lock(mm, wait);
 	if (err)
 		goto put;
-	repl = mm->pgtable_repl ?: pgtable_repl_create(mm, false);
+	repl = mm->pgtable_repl ?: pgtable_repl_create(mm, false, REPL_GFP_STATE);
 	err = repl ? repl_may_set(mm, policy, by) : -ENOMEM;
 	if (!err && on)
 		err = repl_unshare(mm, wait);

@@ -69,7 +69,8 @@ static int repl_inherit(struct mm_struct *mm, struct mm_struct *oldmm)
 		repl_make_room(oldmm);
 	/* Nobody has it yet.  Who finds it on the list waits until it is made. */
 	arch_pgtable_repl_lock(mm);
-	repl = pgtable_repl_create(mm, oldmm);
+	/* Fork and exec fail without: as for what else they need, it is worth a kill. */
+	repl = pgtable_repl_create(mm, oldmm, GFP_KERNEL_ACCOUNT);
 	if (!repl) {
 		arch_pgtable_repl_unlock(mm);
 		return -ENOMEM;

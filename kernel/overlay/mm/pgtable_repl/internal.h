@@ -146,7 +146,8 @@ int pgtable_repl_idle_handler(const struct ctl_table *table, int write,
 			      void *buffer, size_t *lenp, loff_t *ppos);
 
 /* core.c */
-struct pgtable_repl *pgtable_repl_create(struct mm_struct *mm, bool forking);
+struct pgtable_repl *pgtable_repl_create(struct mm_struct *mm, bool forking,
+					 gfp_t gfp);
 void pgtable_repl_set_policy(struct pgtable_repl *repl,
 			     const struct pgtable_repl_policy *policy);
 void pgtable_repl_default(struct mm_struct *mm, struct pgtable_repl_policy *policy);

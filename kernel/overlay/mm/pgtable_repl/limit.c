@@ -152,8 +152,19 @@ bool pgtable_repl_memcg_room(struct mem_cgroup *memcg, unsigned int share,
 	return room;
 }
 
-/* What CPUs have charged ahead may be all that is missing to a limit. */
-#define REPL_MEMCG_NEAR		(2 * MEMCG_CHARGE_BATCH)
+#ifdef CONFIG_MEMCG
+/*
+ * What CPUs have charged ahead may be all that is missing to a limit; or less than a
+ * huge page, which somebody wants.
+ */
+static bool repl_memcg_near(struct page_counter *counter, unsigned long limit)
+{
+	unsigned long near = max3(2UL * MEMCG_CHARGE_BATCH, limit / 32,
+				  min(limit / 16, 512UL));
+
+	return page_counter_read(counter) + near >= limit;
+}
+#endif
 
 /**
  * pgtable_repl_memcg_full() - whether a memory cgroup is at its limit
@@ -167,8 +178,11 @@ bool pgtable_repl_memcg_full(struct mem_cgroup *memcg)
 	struct mem_cgroup *m;
 
 	for (m = memcg; m && !mem_cgroup_is_root(m); m = parent_mem_cgroup(m))
-		if (page_counter_read(&m->memory) + REPL_MEMCG_NEAR >=
-		    min(READ_ONCE(m->memory.max), READ_ONCE(m->memory.high)))
+		if (repl_memcg_near(&m->memory, min(READ_ONCE(m->memory.max),
+						    READ_ONCE(m->memory.high))) ||
+		    /* Of version 1: with what is in swap. */
+		    (!cgroup_subsys_on_dfl(memory_cgrp_subsys) &&
+		     repl_memcg_near(&m->memsw, READ_ONCE(m->memsw.max))))
 			return true;
 #endif
 	return false;

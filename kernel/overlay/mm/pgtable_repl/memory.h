@@ -227,7 +227,7 @@ struct repl_walk {
 
 int pgtable_repl_owner_init(struct pgtable_repl_owner *owner,
 			    const struct pgtable_repl_owner_ops *ops,
-			    struct mm_struct *mm);
+			    struct mm_struct *mm, gfp_t gfp);
 void pgtable_repl_owner_exit(struct pgtable_repl_owner *owner);
 void pgtable_repl_owner_add(struct pgtable_repl_owner *owner);
 void pgtable_repl_owner_del(struct pgtable_repl_owner *owner);
@@ -267,8 +267,8 @@ static inline void pgtable_repl_learn_cpuset(struct pgtable_repl_owner *owner) {
 bool pgtable_repl_node_room(struct pgtable_repl_owner *owner, int nid,
 			    unsigned int share);
 /*
- * For what an owner needs beside copies: it does without these rather than have
- * somebody of its memory cgroup killed.
+ * For what an owner needs beside copies, where others ask that it has some: nobody of
+ * its memory cgroup is killed for that.
  */
 #define REPL_GFP_STATE	(GFP_KERNEL_ACCOUNT | __GFP_NORETRY | __GFP_NOWARN)
 

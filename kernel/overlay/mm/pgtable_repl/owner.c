@@ -19,17 +19,18 @@ static u64 repl_list_nr;		/* of the last one */
  * @owner: the owner, zeroed
  * @ops: what it can be asked for
  * @mm: whose group, cpuset and limits hold for it; outlives it
+ * @gfp: for what it has beside itself
  *
  * Return: 0 or -ENOMEM.
  */
 int pgtable_repl_owner_init(struct pgtable_repl_owner *owner,
 			    const struct pgtable_repl_owner_ops *ops,
-			    struct mm_struct *mm)
+			    struct mm_struct *mm, gfp_t gfp)
 {
 	owner->node_pages = kcalloc(nr_node_ids, sizeof(*owner->node_pages),
-				    REPL_GFP_STATE);
+				    gfp);
 	owner->dropped_pages = kcalloc(nr_node_ids, sizeof(*owner->dropped_pages),
-				       REPL_GFP_STATE);
+				       gfp);
 	if (!owner->node_pages || !owner->dropped_pages) {
 		pgtable_repl_owner_exit(owner);
 		return -ENOMEM;

@@ -105,7 +105,7 @@ static struct fake *fake_new(struct mm_struct *mm)
 
 	if (!fake)
 		return NULL;
-	if (pgtable_repl_owner_init(&fake->owner, &fake_ops, mm)) {
+	if (pgtable_repl_owner_init(&fake->owner, &fake_ops, mm, GFP_KERNEL)) {
 		kfree(fake);
 		return NULL;
 	}

@@ -223,9 +223,9 @@ TEST_F(cgroup, copies_stay_where_others_are_short)
 	pid = fork();
 	ASSERT_LE(0, pid);
 	if (!pid)
-		have_copies(self->hold, GROUP, MANY);
+		have_copies(self->hold, GROUP, 4 * MANY);
 	wait_until_it_lives(pid);
-	ASSERT_TRUE(copies_reach(pid, true, MANY));
+	ASSERT_TRUE(copies_reach(pid, true, 4 * MANY));
 	had = get_long(GROUP, ".current");
 	/* A twentieth is left: no new copies, and no need to give any back. */
 	snprintf(text, sizeof(text), "%ld",
@@ -256,11 +256,14 @@ static pid_t start_untouched(int hold[2])
 /* A group without a page left has nobody killed for what a policy needs. */
 TEST_F(cgroup, policy_kills_nobody)
 {
+	pid_t pid[MEMBERS];
 	char text[32];
 	int i;
 
-	for (i = 0; i < MEMBERS; i++)
-		ASSERT_LT(0, start_untouched(self->hold));
+	for (i = 0; i < MEMBERS; i++) {
+		pid[i] = start_untouched(self->hold);
+		ASSERT_LT(0, pid[i]);
+	}
 	put(GROUP, "memory.swap.max", "0");
 	/* CPUs give back what they have charged ahead, and all of it is used. */
 	ASSERT_EQ(0, put(GROUP, "memory.high", "4096"));
@@ -271,6 +274,9 @@ TEST_F(cgroup, policy_kills_nobody)
 	EXPECT_EQ(0, set_policy(GROUP, "eager"));
 	EXPECT_EQ(0, oom_kills());
 	EXPECT_EQ(0, put(GROUP, "memory.max", "max"));
+	/* What they had to do without, they get when there is room. */
+	for (i = 0; i < MEMBERS; i++)
+		EXPECT_TRUE(gets(pid[i], "eager", "cgroup"));
 }
 
 /* In the group, with half of it in swap: 0, and it lives until @hold closes. */
