@@ -24,6 +24,7 @@ struct repl_idle {
 	bool cleared;	/* accessed bits, which are to be set again */
 	bool unlinked;	/* copies, which nobody may have cached the way to */
 	unsigned int dropped;	/* copies, by a second pass */
+	bool ended;		/* early: that pass has left some */
 };
 
 /* So many copies go before others get the mmap lock, if they want it. */
@@ -31,7 +32,9 @@ struct repl_idle {
 
 static bool repl_idle_ends(struct mm_struct *mm, struct repl_idle *idle)
 {
-	return idle->dropped >= REPL_IDLE_BATCH && mmap_lock_is_contended(mm);
+	if (idle->dropped >= REPL_IDLE_BATCH && mmap_lock_is_contended(mm))
+		idle->ended = true;
+	return idle->ended;
 }
 
 /* Clear what is idle in one copy, whose table's lock is held. */
@@ -176,6 +179,6 @@ void arch_pgtable_repl_idle(struct mm_struct *mm, struct list_head *pages)
 	if (!drop)
 		return;
 	repl_idle_drop(mm, root, repl_root_level(), &idle, pages);
-	if (repl_idle_ends(mm, &idle))
+	if (idle.ended)
 		WRITE_ONCE(mm->pgtable_repl->loose, true);
 }
