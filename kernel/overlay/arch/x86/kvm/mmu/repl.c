@@ -268,6 +268,23 @@ out:
 	return err;
 }
 
+/* The host's domains are others than those that the trees are for. */
+static bool kvm_repl_outdated(struct kvm_repl *repl)
+{
+	return repl->map.lazy && repl->map.gen != pgtable_repl_generation();
+}
+
+/*
+ * kvm_repl_change() to trees by domain.  Trees of domains that are others by now go
+ * first: under their keys, other domains would take them for their own.
+ */
+static int kvm_repl_change_lazy(struct kvm_repl *repl, const nodemask_t *nodes)
+{
+	int err = kvm_repl_outdated(repl) ? kvm_repl_change(repl, false, nodes) : 0;
+
+	return err ?: kvm_repl_change(repl, true, nodes);
+}
+
 /*
  * The host's domains have changed, and vCPUs use the fallback, or are about to.  Have
  * none of what was there by the old numbers, then begin again.
@@ -278,13 +295,12 @@ static void kvm_repl_work(struct work_struct *work)
 	nodemask_t nodes, able;
 
 	mutex_lock(&repl->lock);
-	if (repl->map.lazy && repl->map.gen != pgtable_repl_generation()) {
+	if (kvm_repl_outdated(repl)) {
 		nodes = repl->map.nodes;
 		kvm_repl_nodes(&able);
 		nodes_and(nodes, nodes, able);
 		/* Without memory for it, or domains there, one tree it is. */
-		if (!kvm_repl_change(repl, false, &nodes))
-			kvm_repl_change(repl, true, &nodes);
+		kvm_repl_change_lazy(repl, &nodes);
 	}
 	mutex_unlock(&repl->lock);
 }
@@ -350,7 +366,8 @@ int kvm_repl_set(struct kvm *kvm, bool lazy, const nodemask_t *nodes)
 	if (!err && mutex_lock_interruptible(&repl->lock))
 		return -EINTR;
 	if (!err) {
-		err = kvm_repl_change(repl, lazy, nodes);
+		err = lazy ? kvm_repl_change_lazy(repl, nodes) :
+			     kvm_repl_change(repl, false, nodes);
 		mutex_unlock(&repl->lock);
 	}
 	if (err && repl)
