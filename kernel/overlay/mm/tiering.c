@@ -141,7 +141,8 @@ static bool tier_group_allows(struct mem_cgroup *memcg, const nodemask_t *nodes)
 	struct task_struct *task;
 	bool allows = true;
 
-	css_task_iter_start(&memcg->css, CSS_TASK_ITER_PROCS, &it);
+	/* All tasks: a leader may have gone, and threads have cpusets of their own. */
+	css_task_iter_start(&memcg->css, 0, &it);
 	while (allows && (task = css_task_iter_next(&it))) {
 		nodemask_t allowed;
 
