@@ -5,6 +5,7 @@
  * They run at boot, when nobody has trees.
  */
 #include <kunit/test.h>
+#include <linux/kernel.h>
 #include <linux/kthread.h>
 #include <linux/sched/mm.h>
 #include <linux/workqueue.h>
@@ -327,6 +328,9 @@ static void domains_move_cpus_that_come(struct kunit *test)
 	struct repl_domain_map *map;
 	int cpu;
 
+	/* It says what is not so, which nobody must go by. */
+	if (system_state >= SYSTEM_RUNNING)
+		kunit_skip(test, "only at boot, without processes");
 	cpus_read_lock();
 	map = repl_map_current();
 	if (map->split || map->nr < 2) {

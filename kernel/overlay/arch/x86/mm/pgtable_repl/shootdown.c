@@ -431,6 +431,8 @@ const struct cpumask *pgtable_repl_shootdown(struct mm_struct *mm,
 	requested = cpumask_weight(mm_cpumask(mm)) -
 		    cpumask_test_cpu(cpu, mm_cpumask(mm));
 	sent = cpumask_weight(cpus) - cpumask_test_cpu(cpu, cpus);
+	/* CPUs come and go while they are counted. */
+	requested = max(requested, sent);
 	count_vm_events(PGTABLE_REPL_IPI_REQUESTED, requested);
 	count_vm_events(PGTABLE_REPL_IPI_SENT, sent);
 	count_vm_events(PGTABLE_REPL_IPI_SAVED, requested - sent);
