@@ -44,6 +44,16 @@ def insmod(name):
     subprocess.run(["/sbin/modprobe", "-d", root, name], check=True)
 
 
+def remove_group():
+    """A process leaves its group a moment after it has been waited for."""
+    while True:
+        try:
+            os.rmdir(GROUP)
+            return
+        except OSError:
+            time.sleep(0.1)
+
+
 @contextlib.contextmanager
 def workload(*args):
     """A process of its own group, stopped."""
@@ -62,12 +72,7 @@ def workload(*args):
             yield process.pid
         finally:
             process.kill()
-    while True:
-        try:
-            os.rmdir(GROUP)
-            return
-        except OSError:
-            time.sleep(0.1)
+    remove_group()
 
 
 @contextlib.contextmanager
@@ -85,12 +90,7 @@ def running(*args, cpus="0"):
             yield process.pid
         finally:
             process.kill()
-    while True:
-        try:
-            os.rmdir(GROUP)
-            return
-        except OSError:
-            time.sleep(0.1)
+    remove_group()
 
 
 def nearwalk(*args, status=0):
