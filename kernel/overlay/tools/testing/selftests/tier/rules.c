@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -173,6 +174,22 @@ TEST_F(tier, forbidden_nodes)
 	ASSERT_EQ(0, join(ROOT));
 	EXPECT_EQ(0, tier("64M", 0, ""));
 	ASSERT_EQ(0, repl_write_file(ROOT "/cgroup.subtree_control", "-cpuset"));
+}
+
+/* The right to move what others map, and not only to write the file. */
+TEST_F(tier, without_the_right)
+{
+	int status;
+	pid_t pid;
+
+	ASSERT_EQ(0, chmod(GROUP "/memory.tier", 0666));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid)
+		_exit(setuid(65534) ? 1 : tier("64M", 0, "") != EPERM);
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(0, status);
+	EXPECT_EQ(0, stat_of("rounds"));
 }
 
 TEST_HARNESS_MAIN
