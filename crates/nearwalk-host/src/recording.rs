@@ -7,8 +7,11 @@
 //! last: when the moments were, and which reads failed otherwise than for want
 //! of the file. (A directory that was gone may be there in a recording, since
 //! the one above it was listed before; so its error is kept as well.)
+//!
+//! A path has one answer at each moment: who records gets the first one again
+//! when asking twice, as readers of the recording will.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -41,6 +44,13 @@ struct Moment {
     errors: BTreeMap<PathBuf, i32>,
 }
 
+impl Moment {
+    fn error(&self, path: &Path) -> Option<io::Error> {
+        let errno = *self.errors.get(path)?;
+        Some(io::Error::from_raw_os_error(errno))
+    }
+}
+
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -57,6 +67,9 @@ pub struct Recorder<S> {
     source: S,
     dir: PathBuf,
     manifest: Manifest,
+    /// What has been asked at this moment: files, and directories to list.
+    read: HashSet<PathBuf>,
+    listed: HashSet<PathBuf>,
     /// The first thing that could not be written.
     failed: Option<io::Error>,
 }
@@ -83,6 +96,8 @@ impl<S: Source> Recorder<S> {
                 length_ns: nanoseconds(length),
                 moments: vec![first],
             },
+            read: HashSet::new(),
+            listed: HashSet::new(),
             failed: None,
         })
     }
@@ -110,10 +125,19 @@ impl<S: Source> Recorder<S> {
     }
 
     fn keep(&mut self, path: &Path, write: impl FnOnce(&Path) -> io::Result<()>) {
-        let place = place(&self.dir, self.manifest.moments.len() - 1, path);
+        let place = self.place(path);
         if let Err(error) = write(&place) {
             self.failed.get_or_insert(error);
         }
+    }
+
+    fn place(&self, path: &Path) -> PathBuf {
+        place(&self.dir, self.manifest.moments.len() - 1, path)
+    }
+
+    /// The error that asking for `path` ended with at this moment.
+    fn error(&self, path: &Path) -> Option<io::Error> {
+        self.manifest.moments.last()?.error(path)
     }
 
     fn keep_error(&mut self, path: &Path, error: &io::Error) {
@@ -125,6 +149,12 @@ impl<S: Source> Recorder<S> {
 
 impl<S: Source> Source for Recorder<S> {
     fn read(&mut self, path: &Path) -> io::Result<String> {
+        if !self.read.insert(path.to_owned()) {
+            return match self.error(path) {
+                Some(error) => Err(error),
+                None => fs::read_to_string(self.place(path)),
+            };
+        }
         let text = self.source.read(path);
         match &text {
             Ok(text) => self.keep(path, |place| {
@@ -141,6 +171,12 @@ impl<S: Source> Source for Recorder<S> {
     }
 
     fn list(&mut self, path: &Path) -> io::Result<Vec<OsString>> {
+        if !self.listed.insert(path.to_owned()) {
+            return match self.error(path) {
+                Some(error) => Err(error),
+                None => directories(&self.place(path)),
+            };
+        }
         let names = self.source.list(path);
         match &names {
             Ok(names) => self.keep(path, |place| {
@@ -163,6 +199,8 @@ impl<S: Source> Source for Recorder<S> {
 
     fn wait(&mut self, time: Duration) -> Result<(), Error> {
         self.source.wait(time)?;
+        self.read.clear();
+        self.listed.clear();
         let at_ns = nanoseconds(self.source.now());
         self.manifest.moments.push(Moment {
             at_ns,
@@ -253,8 +291,7 @@ impl Recorded {
     }
 
     fn error(&self, path: &Path) -> Option<io::Error> {
-        let errno = *self.manifest.moments[self.moment].errors.get(path)?;
-        Some(io::Error::from_raw_os_error(errno))
+        self.manifest.moments[self.moment].error(path)
     }
 }
 
@@ -305,10 +342,15 @@ mod tests {
     fn ask(source: &mut dyn Source) -> String {
         let mut answers = String::new();
         for _ in 0..2 {
-            for path in ["/proc/7/stat", "/proc/8/stat", "/proc/9/stat"] {
+            for path in [
+                "/proc/7/stat",
+                "/proc/8/stat",
+                "/proc/9/stat",
+                "/proc/7/stat",
+            ] {
                 answers += &format!("{:?}\n", source.read(Path::new(path)).map_err(|e| e.kind()));
             }
-            for path in ["/proc", "/proc/7/task", "/nowhere"] {
+            for path in ["/proc", "/proc/7/task", "/nowhere", "/nowhere"] {
                 answers += &format!("{:?}\n", source.list(Path::new(path)).map_err(|e| e.kind()));
             }
             source.wait(SECOND).unwrap();
@@ -337,6 +379,56 @@ mod tests {
         assert!(live.contains("PermissionDenied") && live.contains("NotFound"));
         let error = recorded.wait(SECOND).unwrap_err().to_string();
         assert!(error.contains("ends after 3 moments"), "{error}");
+    }
+
+    /// Says something else whenever it is asked, and every third time nothing.
+    #[derive(Default)]
+    struct Changing(u32);
+
+    impl Changing {
+        fn next(&mut self) -> io::Result<u32> {
+            self.0 += 1;
+            if self.0 % 3 == 0 {
+                return Err(io::Error::from_raw_os_error(libc::ESRCH));
+            }
+            Ok(self.0)
+        }
+    }
+
+    impl Source for Changing {
+        fn read(&mut self, _: &Path) -> io::Result<String> {
+            Ok(self.next()?.to_string())
+        }
+
+        fn list(&mut self, _: &Path) -> io::Result<Vec<OsString>> {
+            let new = format!("9{}", self.next()?);
+            Ok(["7", "8", &new].map(OsString::from).into())
+        }
+
+        fn now(&self) -> Duration {
+            Duration::from_secs(self.0.into())
+        }
+
+        fn wait(&mut self, _: Duration) -> Result<(), Error> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_path_has_one_answer_at_each_moment() {
+        let dir = scratch("recording-changing");
+        let mut recorder = Recorder::create(Changing::default(), &dir, SECOND).unwrap();
+        let ask_twice = |source: &mut dyn Source| {
+            let first = ask(source);
+            first + &ask(source)
+        };
+        let live = ask_twice(&mut recorder);
+        recorder.finish().unwrap();
+        assert_eq!(ask_twice(&mut Recorded::open(&dir).unwrap()), live);
+        assert!(
+            live.contains("Ok(\"1\")") && live.contains("Err("),
+            "{live}"
+        );
     }
 
     #[test]
