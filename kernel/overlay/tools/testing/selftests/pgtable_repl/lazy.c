@@ -270,6 +270,7 @@ TEST_F(lazy, new_entries_need_no_second_fault)
 /* What threads in the background are told, and tell. */
 static struct {
 	int ready, quit;
+	unsigned long turns[REPL_MAX_NODES];
 } busy;
 
 /* --- copies that are used no more --- */
@@ -375,9 +376,28 @@ static int spin(int index, void *arg)
 	if (!index)
 		return 0;
 	__atomic_fetch_add(&busy.ready, 1, __ATOMIC_RELAXED);
-	while (!__atomic_load_n(&busy.quit, __ATOMIC_RELAXED))
+	while (!__atomic_load_n(&busy.quit, __ATOMIC_RELAXED)) {
+		__atomic_fetch_add(&busy.turns[index], 1, __ATOMIC_RELAXED);
 		__builtin_ia32_pause();
+	}
 	return 0;
+}
+
+/*
+ * Returns when all of them have run meanwhile.  One whose CPU does something for
+ * the kernel, or waits for its host to run it meanwhile, needs no interrupt: its
+ * flush is put off until it comes back.
+ */
+static void wait_until_all_run(void)
+{
+	unsigned long before;
+	int i;
+
+	for (i = 1; i < repl_topo.nr; i++) {
+		before = __atomic_load_n(&busy.turns[i], __ATOMIC_RELAXED);
+		while (__atomic_load_n(&busy.turns[i], __ATOMIC_RELAXED) == before)
+			sched_yield();
+	}
 }
 
 static void *all_spin(void *arg)
@@ -452,6 +472,7 @@ static int flip(struct area *area)
 	int i;
 
 	for (i = 0; i < FLIPS; i++) {
+		wait_until_all_run();
 		if (mprotect(area->mem, PAGE, PROT_READ) ||
 		    mprotect(area->mem, PAGE, RW))
 			return -1;
@@ -486,7 +507,10 @@ static int map_and_unmap(struct area *area)
 	int i;
 
 	for (i = 0; i < FLIPS; i++) {
-		char *mem = mmap(area->mem, area->len, RW, ANON | MAP_FIXED, -1, 0);
+		char *mem;
+
+		wait_until_all_run();
+		mem = mmap(area->mem, area->len, RW, ANON | MAP_FIXED, -1, 0);
 
 		if (mem == MAP_FAILED)
 			return -1;
@@ -528,7 +552,7 @@ TEST_F(lazy, protection_of_shared_page)
 	ASSERT_EQ(0, touch(0, &area));
 	ASSERT_EQ(0, repl_on(1, read_all, &area));
 	ASSERT_EQ(0, shootdowns(flip, &area, &requested, &sent, &others));
-	EXPECT_LE((long)FLIPS, sent);
+	EXPECT_LT((long)FLIPS / 2, sent);
 	EXPECT_LT((long)FLIPS * (repl_topo.nr - 2) / 2, requested - sent);
 	EXPECT_LT(0, others);
 	munmap(area.mem, area.len);
