@@ -9,12 +9,15 @@
 #include <linux/errno.h>
 #include <linux/minmax.h>
 #include <linux/rmap.h>
+#include <linux/rwsem.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
 #include "claims.h"
 #include "ranger.h"
 
-/* Of all processes.  Changed by passes only, of which there is one at a time. */
+/* Of all processes.  Who holds the lock waits for nothing that a process may keep. */
 struct ranger_claims ranger_claims;
+DECLARE_RWSEM(ranger_claims_lock);
 
 /**
  * ranger_claim_alloc() - A claim that is not one of all claims yet.
@@ -210,4 +213,36 @@ int ranger_claim_set(struct ranger_claims *claims, struct ranger_claim *claim,
 	/* Its place is free: it was its own. */
 	ranger_claim_add(claims, claim);
 	return err;
+}
+
+/**
+ * ranger_claims_sweep() - End claims of objects that no mapping has any more.
+ *
+ * Return: 0, or -EINTR when the caller is being killed.
+ */
+int ranger_claims_sweep(void)
+{
+	struct rb_node *node, *next;
+
+	if (down_write_killable(&ranger_claims_lock))
+		return -EINTR;
+	for (node = rb_first(&ranger_claims.by_index); node; node = next) {
+		struct ranger_claim *claim = rb_entry(node, struct ranger_claim, by_index);
+		struct anon_vma *object = claim->object;
+		bool unused;
+
+		next = rb_next(node);
+		if (!anon_vma_trylock_read(object))
+			continue;
+		/* It gets none again: mappings get a new one, or that of others. */
+		unused = RB_EMPTY_ROOT(&object->rb_root.rb_root);
+		anon_vma_unlock_read(object);
+		if (unused) {
+			ranger_claim_remove(&ranger_claims, claim);
+			ranger_claim_free(claim);
+		}
+		cond_resched();
+	}
+	up_write(&ranger_claims_lock);
+	return 0;
 }

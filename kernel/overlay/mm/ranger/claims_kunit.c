@@ -260,6 +260,39 @@ static void test_pieces(struct kunit *test)
 	check_disjoint(test);
 }
 
+/* Others get their turn in between, however many pieces there are. */
+static void test_parts(struct kunit *test)
+{
+	const unsigned long nr = 40 * PIECE;
+	struct claims_test *t = test->priv;
+	unsigned int i, made = 0, calls = 0;
+	int err;
+
+	for (i = 0; i < 40; i++)
+		span(test, 0, 2 * i * PIECE, (2 * i + 1) * PIECE);
+	do {
+		err = place(test, 0, 0, nr, RANGER_NO_PFN);
+		KUNIT_EXPECT_LT(test, 0, t->placed.made);
+		made += t->placed.made;
+		calls++;
+	} while (err == -EAGAIN);
+	KUNIT_EXPECT_EQ(test, 0, err);
+	KUNIT_EXPECT_EQ(test, 40, made);
+	KUNIT_EXPECT_EQ(test, 3, calls);
+	check_disjoint(test);
+}
+
+/* It lies together with nothing: a claim for each would be in vain, and in the way. */
+static void test_alone(struct kunit *test)
+{
+	span(test, 0, 0, 1000);
+	KUNIT_EXPECT_EQ(test, -ENOSPC, place(test, 0, 100, 101, 400));
+	KUNIT_EXPECT_EQ(test, 0, place(test, 0, 100, 102, 400));
+	/* Beside others it is not alone. */
+	KUNIT_EXPECT_EQ(test, 0, place(test, 0, 102, 103, RANGER_NO_PFN));
+	KUNIT_EXPECT_EQ(test, 402, target(test, 0, 102));
+}
+
 static void test_grow(struct kunit *test)
 {
 	struct claims_test *t = test->priv;
@@ -375,6 +408,8 @@ static struct kunit_case claims_test_cases[] = {
 	KUNIT_CASE(test_most_in_place),
 	KUNIT_CASE(test_fewest_bad),
 	KUNIT_CASE(test_pieces),
+	KUNIT_CASE(test_parts),
+	KUNIT_CASE(test_alone),
 	KUNIT_CASE(test_grow),
 	KUNIT_CASE(test_grow_smaller_moves),
 	KUNIT_CASE(test_grow_no_room),

@@ -273,6 +273,18 @@ void ranger_make_room(struct list_head *evicted, struct folio *folio,
 	folio_put(there);
 }
 
+/* Whether a frame is claimed, as far as that is to be known without waiting. */
+static bool is_claimed(unsigned long pfn)
+{
+	bool claimed;
+
+	if (!down_read_trylock(&ranger_claims_lock))
+		return false;
+	claimed = ranger_claim_at(&ranger_claims, pfn);
+	up_read(&ranger_claims_lock);
+	return claimed;
+}
+
 /* Where an evicted page may go: to its node, if possible where nobody claims. */
 static struct folio *evict_target(struct folio *src, unsigned long private)
 {
@@ -283,7 +295,7 @@ static struct folio *evict_target(struct folio *src, unsigned long private)
 	for (tries = 0; tries < EVICT_TRIES; tries++) {
 		dst = __folio_alloc_node((GFP_HIGHUSER_MOVABLE & ~__GFP_RECLAIM) |
 					 __GFP_THISNODE | __GFP_NOWARN, 0, folio_nid(src));
-		if (!dst || !ranger_claim_at(&ranger_claims, folio_pfn(dst)))
+		if (!dst || !is_claimed(folio_pfn(dst)))
 			break;
 		list_add(&dst->lru, &claimed);
 	}

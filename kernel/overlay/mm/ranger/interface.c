@@ -168,7 +168,7 @@ int ranger_run(char *text, struct mm_struct *mm)
 	record = kzalloc(sizeof(*record), GFP_KERNEL_ACCOUNT);
 	if (!record)
 		return -ENOMEM;
-	err = ranger_pass(mm, &policy, &record->stats);
+	err = ranger_pass(mm, &policy, NULL, &record->stats);
 	record_pass(record, mm);
 	return err;
 }

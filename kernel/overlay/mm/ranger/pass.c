@@ -9,20 +9,18 @@
  * disjoint, so the page in the way is not at home.  A second pass thus moves
  * nothing, unless frames that could not be had are to be had by then.
  *
- * One pass runs at a time.  The order of locks is the passes' mutex, mmap_lock,
- * locks of page tables; the last two are dropped before anything moves.  Between
- * passes nothing is held but references to objects.
+ * Passes run beside each other, of whichever processes.  What they share is the
+ * claims; the lock of these is held to search or to change them, and never while
+ * anything is waited for that a process may keep: mmap_lock, or the lock of a page.
+ * Between steps nothing is held but references to objects.
  */
 #include <linux/err.h>
 #include <linux/gfp.h>
 #include <linux/migrate.h>
 #include <linux/mm.h>
 #include <linux/mm_inline.h>
-#include <linux/mmap_lock.h>
-#include <linux/mempolicy.h>
-#include <linux/mutex.h>
-#include <linux/pagewalk.h>
 #include <linux/rmap.h>
+#include <linux/rwsem.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/swap.h>
@@ -59,17 +57,11 @@ struct swap_places {
 };
 
 struct pass {
-	struct mm_struct *mm;
 	const struct ranger_policy *policy;
 	struct ranger_stats *stats;
-	struct ranger_survey *survey;
+	ranger_pace *pace;
 	struct ranger_spans spans;
-
-	/* Where to go on. */
-	unsigned long addr;
-	/* The mapping that was counted last, and the folio. */
-	unsigned long vma_start;
-	unsigned long last_pfn;
+	struct ranger_walk walk;
 
 	struct away away[BATCH];
 	unsigned int nr_away;
@@ -79,7 +71,9 @@ struct pass {
 	struct swap_places places[BATCH];
 	unsigned int nr_pairs;
 
-	/* Frames may have been freed since lists of CPUs were emptied. */
+	/* Lists of all CPUs were emptied. */
+	bool drained;
+	/* Frames may have been freed since. */
 	bool drain;
 
 	struct move moves[BATCH];
@@ -87,30 +81,13 @@ struct pass {
 	struct list_head from;
 };
 
-static DEFINE_MUTEX(ranger_lock);
-
-/* Claims of objects that no mapping has any more end. */
-static void sweep(void)
+/* Between steps, with no locks.  Return: 0, or why the pass ends here. */
+static int breathe(struct pass *pass)
 {
-	struct rb_node *node, *next;
-
-	for (node = rb_first(&ranger_claims.by_index); node; node = next) {
-		struct ranger_claim *claim = rb_entry(node, struct ranger_claim, by_index);
-		struct anon_vma *object = claim->object;
-		bool unused;
-
-		next = rb_next(node);
-		if (!anon_vma_trylock_read(object))
-			continue;
-		/* It gets none again: mappings get a new one, or that of others. */
-		unused = RB_EMPTY_ROOT(&object->rb_root.rb_root);
-		anon_vma_unlock_read(object);
-		if (unused) {
-			ranger_claim_remove(&ranger_claims, claim);
-			ranger_claim_free(claim);
-		}
-		cond_resched();
-	}
+	cond_resched();
+	if (pass->pace)
+		return pass->pace(pass->walk.mm);
+	return fatal_signal_pending(current) ? -EINTR : 0;
 }
 
 static void count(struct pass *pass, enum ranger_outcome outcome, unsigned long nr_pages)
@@ -118,99 +95,49 @@ static void count(struct pass *pass, enum ranger_outcome outcome, unsigned long 
 	pass->stats->pages[outcome] += nr_pages;
 }
 
-/* Where pages are brought together: those of a process, in mappings worth it. */
-static bool vma_wanted(struct vm_area_struct *vma)
-{
-	return vma->anon_vma && vma->vm_end - vma->vm_start >= RANGER_VMA_MIN &&
-	       !(vma->vm_flags & (VM_LOCKED | VM_MIXEDMAP)) &&
-	       !is_vm_hugetlb_page(vma) && vma_migratable(vma);
-}
-
-static struct vm_area_struct *next_vma(struct pass *pass)
-{
-	VMA_ITERATOR(vmi, pass->mm, pass->addr);
-	struct vm_area_struct *vma;
-
-	for_each_vma(vmi, vma)
-		if (vma_wanted(vma))
-			return vma;
-	return NULL;
-}
-
-static bool is_home(struct folio *folio)
+static bool is_home(const struct ranger_seen *seen)
 {
 	struct ranger_claim *claim;
 
-	claim = ranger_claim_find(&ranger_claims, folio_anon_vma(folio),
-				  folio_nid(folio), folio->index);
-	return claim && claim_target(claim, folio->index) == folio_pfn(folio);
+	claim = ranger_claim_find(&ranger_claims, seen->object, seen->nid, seen->index);
+	return claim && claim_target(claim, seen->index) == seen->pfn;
 }
 
-/* In a page table whose lock is held.  Whether there is room for more. */
-static bool found(struct pass *pass, struct folio *folio, unsigned long addr)
+/*
+ * Which of the pages that were seen are not at home.  From the first on that there is no
+ * room for, pages are looked at again.
+ */
+static int judge(struct pass *pass)
 {
+	struct ranger_walk *walk = &pass->walk;
 	struct away *away;
+	unsigned int i;
 
-	if (pass->survey) {
-		if (!folio_test_ksm(folio))
-			ranger_survey_add(pass->survey, folio, pass->policy->align);
-		return true;
-	}
-	if (!folio_test_ksm(folio) && is_home(folio)) {
-		pass->home += folio_nr_pages(folio);
-		return true;
-	}
-	if (pass->nr_away == BATCH)
-		return false;
-	away = &pass->away[pass->nr_away++];
-	away->addr = addr;
-	away->pfn = folio_pfn(folio);
-	away->nr_pages = folio_nr_pages(folio);
-	away->home = pass->home;
+	pass->nr_away = 0;
 	pass->home = 0;
-	return true;
-}
-
-/* Looks at 2 MiB at most.  Return: 1 if there may be more, 0, or -EINTR. */
-static int look_at_some(struct pass *pass)
-{
-	struct vm_area_struct *vma;
-	unsigned long addr, end;
-	struct folio_walk fw;
-	struct folio *folio;
-	bool room = true;
-
-	if (mmap_read_lock_killable(pass->mm))
+	if (down_read_killable(&ranger_claims_lock))
 		return -EINTR;
-	vma = next_vma(pass);
-	if (!vma) {
-		mmap_read_unlock(pass->mm);
-		return 0;
-	}
-	addr = max(pass->addr, vma->vm_start);
-	end = min(vma->vm_end, ALIGN_DOWN(addr, PMD_SIZE) + PMD_SIZE);
-	if (!pass->survey && pass->vma_start != vma->vm_start) {
-		pass->vma_start = vma->vm_start;
-		pass->stats->vmas++;
-	}
-	for (; addr < end && room; addr += PAGE_SIZE) {
-		folio = folio_walk_start(&fw, vma, addr, 0);
-		if (!folio)
+	for (i = 0; i < walk->nr_seen; i++) {
+		const struct ranger_seen *seen = &walk->seen[i];
+
+		if (is_home(seen)) {
+			pass->home += seen->nr_pages;
 			continue;
-		/* A large one is where its first page is. */
-		if (folio_test_anon(folio) && !folio_is_zone_device(folio) &&
-		    folio_pfn(folio) != pass->last_pfn) {
-			room = found(pass, folio, addr);
-			if (room)
-				pass->last_pfn = folio_pfn(folio);
 		}
-		folio_walk_end(&fw, vma);
-		if (!room)
+		if (pass->nr_away == BATCH) {
+			walk->addr = seen->addr;
+			walk->last_pfn = RANGER_NO_PFN;
 			break;
+		}
+		away = &pass->away[pass->nr_away++];
+		away->addr = seen->addr;
+		away->pfn = seen->pfn;
+		away->nr_pages = seen->nr_pages;
+		away->home = pass->home;
+		pass->home = 0;
 	}
-	mmap_read_unlock(pass->mm);
-	pass->addr = addr;
-	return 1;
+	up_read(&ranger_claims_lock);
+	return 0;
 }
 
 static struct folio *move_target(struct folio *src, unsigned long private)
@@ -263,6 +190,8 @@ static void flush(struct pass *pass)
 {
 	unsigned int i;
 
+	if (!pass->nr_pairs && !pass->nr_moves)
+		return;
 	pass->drain |= pass->nr_moves;
 	exchange_folios(pass->pairs, pass->nr_pairs, MIGRATE_SYNC_LIGHT, MR_SYSCALL);
 	for (i = 0; i < pass->nr_pairs; i++)
@@ -282,6 +211,8 @@ static void flush(struct pass *pass)
 			folio_put(move->dst);
 	}
 	pass->nr_moves = 0;
+	/* Those that made way are looked at later in this pass, and have to be on a list. */
+	lru_add_drain();
 }
 
 static bool overlap(unsigned long a, unsigned long nr_a, unsigned long b,
@@ -340,12 +271,26 @@ static enum ranger_outcome add_pair(struct pass *pass, struct folio *folio,
 	return RANGER_EXCHANGED;
 }
 
+/* Where a folio should be, or RANGER_NO_PFN. */
+static unsigned long target_of(struct folio *folio, unsigned long nr_pages)
+{
+	unsigned long target = RANGER_NO_PFN;
+	struct ranger_claim *claim;
+
+	if (down_read_killable(&ranger_claims_lock))
+		return RANGER_NO_PFN;
+	claim = ranger_claim_find(&ranger_claims, folio_anon_vma(folio),
+				  folio_nid(folio), folio->index);
+	if (claim && folio->index + nr_pages <= claim_end(claim))
+		target = claim_target(claim, folio->index);
+	up_read(&ranger_claims_lock);
+	return target;
+}
+
 /* Why a folio stays where it is whatever its place looks like, or RANGER_OUTCOMES. */
 static enum ranger_outcome stays(struct folio *folio, unsigned long nr_pages,
 				 unsigned long *target)
 {
-	struct ranger_claim *claim;
-
 	if (!folio_test_anon(folio) || folio_nr_pages(folio) != nr_pages)
 		return RANGER_GONE;
 	if (folio_test_ksm(folio))
@@ -359,11 +304,9 @@ static enum ranger_outcome stays(struct folio *folio, unsigned long nr_pages,
 	/* It is about to be split, and would be by a migration. */
 	if (folio_test_large(folio) && folio_test_partially_mapped(folio))
 		return RANGER_BUSY;
-	claim = ranger_claim_find(&ranger_claims, folio_anon_vma(folio),
-				  folio_nid(folio), folio->index);
-	if (!claim || folio->index + nr_pages > claim_end(claim))
+	*target = target_of(folio, nr_pages);
+	if (*target == RANGER_NO_PFN)
 		return RANGER_NO_CLAIM;
-	*target = claim_target(claim, folio->index);
 	return *target == folio_pfn(folio) ? RANGER_HOME : RANGER_OUTCOMES;
 }
 
@@ -430,38 +373,72 @@ static void make_room(struct pass *pass)
 	pass->drain |= done;
 }
 
-static int place_all(struct pass *pass)
+/* From the first on that has to wait for others, pages are looked at again. */
+static void place_some(struct pass *pass)
 {
 	unsigned int i;
-	int more;
 
-	pass->addr = 0;
-	pass->last_pfn = RANGER_NO_PFN;
+	/* Pages and frames that are on lists of a CPU are not to be had. */
+	if (pass->nr_away && !pass->drained) {
+		lru_add_drain_all();
+		drain_all_pages(NULL);
+		pass->drained = true;
+	}
+	make_room(pass);
+	for (i = 0; i < pass->nr_away; i++) {
+		/* These come before it, and are not looked at again. */
+		count(pass, RANGER_HOME, pass->away[i].home);
+		if (!place(pass, &pass->away[i]))
+			break;
+	}
+	if (i < pass->nr_away)
+		pass->walk.addr = pass->away[i].addr;
+	else
+		count(pass, RANGER_HOME, pass->home);
+	if (pass->nr_away) {
+		flush(pass);
+		pass->walk.last_pfn = RANGER_NO_PFN;
+	}
+}
+
+static int place_all(struct pass *pass)
+{
+	int more, err;
+
+	pass->walk.addr = 0;
+	pass->walk.last_pfn = RANGER_NO_PFN;
 	do {
-		if (fatal_signal_pending(current))
-			return -EINTR;
-		pass->nr_away = 0;
-		pass->home = 0;
-		more = look_at_some(pass);
-		make_room(pass);
-		for (i = 0; i < pass->nr_away; i++) {
-			/* These come before it, and are not looked at again. */
-			count(pass, RANGER_HOME, pass->away[i].home);
-			if (!place(pass, &pass->away[i]))
-				break;
+		err = breathe(pass);
+		if (err)
+			return err;
+		more = ranger_walk_some(&pass->walk);
+		if (more > 0) {
+			err = judge(pass);
+			if (err)
+				return err;
+			place_some(pass);
 		}
-		if (i < pass->nr_away)
-			/* From there on all is looked at again. */
-			pass->addr = pass->away[i].addr;
-		else
-			count(pass, RANGER_HOME, pass->home);
-		if (pass->nr_away) {
-			flush(pass);
-			pass->last_pfn = RANGER_NO_PFN;
-		}
-		cond_resched();
 	} while (more > 0);
 	return more;
+}
+
+/* In parts: claims are not kept from others for longer than one takes. */
+static int claim_one(struct pass *pass, const struct ranger_want *want)
+{
+	int err, end;
+
+	do {
+		if (down_write_killable(&ranger_claims_lock))
+			return -EINTR;
+		err = ranger_place(&ranger_claims, &pass->spans, pass->policy, want,
+				   &pass->stats->placed);
+		up_write(&ranger_claims_lock);
+		end = breathe(pass);
+		if (end)
+			return end;
+	} while (err == -EAGAIN);
+	/* Not for want of frames: such pages are counted. */
+	return err == -ENOSPC ? 0 : err;
 }
 
 /* Makes claims for what has been found. */
@@ -470,14 +447,9 @@ static int claim_all(struct pass *pass, bool all)
 	struct ranger_want want;
 	int err = 0;
 
-	while (ranger_survey_next(pass->survey, all, &want)) {
-		int this = ranger_place(&ranger_claims, &pass->spans, pass->policy,
-					&want, &pass->stats->placed);
-
+	while (!err && ranger_survey_next(pass->walk.survey, all, &want)) {
+		err = claim_one(pass, &want);
 		put_anon_vma(want.object);
-		/* Not for want of frames: such pages are counted. */
-		if (this && this != -ENOSPC)
-			err = this;
 	}
 	return err;
 }
@@ -486,32 +458,39 @@ static int survey_all(struct pass *pass)
 {
 	int more, err;
 
-	pass->survey = ranger_survey_alloc();
-	if (!pass->survey)
+	pass->walk.survey = ranger_survey_alloc();
+	if (!pass->walk.survey)
 		return -ENOMEM;
-	pass->addr = 0;
-	pass->last_pfn = RANGER_NO_PFN;
+	pass->walk.last_pfn = RANGER_NO_PFN;
 	do {
-		more = fatal_signal_pending(current) ? -EINTR : look_at_some(pass);
-		err = claim_all(pass, more <= 0);
-		cond_resched();
+		more = 0;
+		err = breathe(pass);
+		if (err)
+			break;
+		more = ranger_walk_some(&pass->walk);
+		err = more < 0 ? more : claim_all(pass, !more);
 	} while (more > 0 && !err);
-	ranger_survey_free(pass->survey);
-	pass->survey = NULL;
-	return err ?: more;
+	ranger_survey_free(pass->walk.survey);
+	pass->walk.survey = NULL;
+	return err;
 }
 
 /**
  * ranger_pass() - Have the pages of a process lie together.
  * @mm: the process
  * @policy: where, if they have no place yet
+ * @pace: called between steps, or NULL
  * @stats: what was done, also where the pass ended early
  *
+ * With @pace nothing is waited for that a process may keep.  The pass ends when @pace
+ * returns an error; it may have given up its caller's reference to @mm then.
+ *
  * Context: May sleep, holding no locks.
- * Return: 0, -EINTR when the caller is being killed, or -ENOMEM.
+ * Return: 0, -EINTR when the caller is being killed, -ENOMEM, -EAGAIN if mmap_lock is not
+ * to be had, or what @pace returned.
  */
 int ranger_pass(struct mm_struct *mm, const struct ranger_policy *policy,
-		struct ranger_stats *stats)
+		ranger_pace *pace, struct ranger_stats *stats)
 {
 	struct pass *pass = kvzalloc(sizeof(*pass), GFP_KERNEL);
 	int err;
@@ -519,25 +498,21 @@ int ranger_pass(struct mm_struct *mm, const struct ranger_policy *policy,
 	memset(stats, 0, sizeof(*stats));
 	if (!pass)
 		return -ENOMEM;
-	pass->mm = mm;
 	pass->policy = policy;
 	pass->stats = stats;
+	pass->pace = pace;
+	pass->walk.mm = mm;
+	pass->walk.align = policy->align;
+	pass->walk.wait = !pace;
 	INIT_LIST_HEAD(&pass->from);
-	err = mutex_lock_killable(&ranger_lock);
-	if (err)
-		goto free;
-	sweep();
-	ranger_spans(&pass->spans);
-	err = survey_all(pass);
+	err = ranger_claims_sweep();
 	if (!err) {
-		/* Pages and frames that are on lists of a CPU are not to be had. */
-		lru_cache_disable();
-		drain_all_pages(NULL);
-		err = place_all(pass);
-		lru_cache_enable();
+		ranger_spans(&pass->spans);
+		err = survey_all(pass);
 	}
-	mutex_unlock(&ranger_lock);
-free:
+	if (!err)
+		err = place_all(pass);
+	stats->vmas = pass->walk.vmas;
 	kvfree(pass);
 	stats->error = err;
 	return err;

@@ -11,6 +11,10 @@
 /* Claims are not cut into smaller pieces than this: 2 MiB. */
 #define PIECE_MIN	(PMD_SIZE >> PAGE_SHIFT)
 
+/* One call does no more than so much: others wait meanwhile. */
+#define PIECES_MAX	16
+#define RELOCATIONS_MAX	16
+
 /* Frames that are looked for. */
 struct hole {
 	pgoff_t first;		/* index of the page in the first of them */
@@ -199,6 +203,7 @@ static int grow(struct ranger_claims *claims, const struct ranger_spans *spans,
 		pgoff_t first, unsigned long nr, struct ranger_placed *placed)
 {
 	unsigned long before = claim->first - first, pfn = claim->pfn - before, to;
+	unsigned int relocations = 0;
 	struct ranger_claim *other;
 	struct hole hole;
 
@@ -210,7 +215,8 @@ static int grow(struct ranger_claims *claims, const struct ranger_spans *spans,
 		other = ranger_claim_next(claims, pfn);
 		if (other == claim)
 			other = ranger_claim_next(claims, claim->pfn + claim->nr);
-		if (!other || other->pfn >= pfn + nr || other->nr >= nr)
+		if (!other || other->pfn >= pfn + nr || other->nr >= nr ||
+		    relocations++ == RELOCATIONS_MAX)
 			break;
 		hole = hole_for(other, policy, other->first, other->nr);
 		hole.avoid = pfn;
@@ -260,8 +266,12 @@ static int place_new(struct ranger_claims *claims, const struct ranger_spans *sp
 {
 	struct hole hole = { .align = policy->align, .nid = want->nid };
 	unsigned long pfn, nr;
+	unsigned int pieces;
 	int err;
 
+	/* A page alone lies together with nothing, and there may be any number of such. */
+	if (want->end - want->first == 1)
+		return -ENOSPC;
 	if (policy->anchor == RANGER_MOST_IN_PLACE && want->pfn != RANGER_NO_PFN) {
 		pfn = want->pfn + (first - want->first);
 		if (in_span(spans, want->nid, pfn, end - first)) {
@@ -270,7 +280,9 @@ static int place_new(struct ranger_claims *claims, const struct ranger_spans *sp
 				return err;
 		}
 	}
-	while (first < end) {
+	for (pieces = 0; first < end; pieces++) {
+		if (pieces == PIECES_MAX)
+			return -EAGAIN;
 		hole.first = first;
 		hole.nr = end - first;
 		pfn = fit(claims, spans, policy, &hole);
@@ -303,7 +315,8 @@ static int place_new(struct ranger_claims *claims, const struct ranger_spans *sp
  * Pages behind or before a claim extend it.  Others get one where most of them are,
  * or in the first hole that is large enough for all, or, where no hole is, several.
  *
- * Return: 0, -ENOSPC if some have none for want of frames, or -ENOMEM.
+ * Return: 0, -EAGAIN if some have got one and others are to be asked for again, -ENOSPC
+ * if some have none for want of frames, or -ENOMEM.
  */
 int ranger_place(struct ranger_claims *claims, const struct ranger_spans *spans,
 		 const struct ranger_policy *policy, const struct ranger_want *want,

@@ -6,6 +6,7 @@
 #define _MM_RANGER_H
 
 #include <linux/mm_types.h>
+#include <linux/rwsem.h>
 #include "claims.h"
 
 /* Mappings that are smaller are left alone, as the thesis does. */
@@ -57,6 +58,49 @@ void ranger_make_room(struct list_head *evicted, struct folio *folio,
 		      unsigned long target);
 unsigned long ranger_evict(struct list_head *evicted);
 
+/* A page as it was found in a page table; the object is no more than a number. */
+struct ranger_seen {
+	unsigned long addr;
+	unsigned long pfn;
+	unsigned long nr_pages;
+	const void *object;
+	pgoff_t index;
+	int nid;
+};
+
+/* So many are noted at a time. */
+#define RANGER_SEEN	128
+
+/**
+ * struct ranger_walk - what is looked at of a process; see look.c
+ * @mm: the process
+ * @survey: notes what is found if there is one, else @seen does
+ * @align: for the survey
+ * @wait: until mmap_lock is to be had, however long that takes
+ * @addr: where to go on
+ * @last_pfn: the folio that was found last, or RANGER_NO_PFN
+ * @vma_start: the mapping that was counted last
+ * @vmas: how many were
+ * @tables: in which nothing was found
+ * @nr_seen: how many folios were found
+ * @seen: those
+ */
+struct ranger_walk {
+	struct mm_struct *mm;
+	struct ranger_survey *survey;
+	unsigned long align;
+	bool wait;
+	unsigned long addr;
+	unsigned long last_pfn;
+	unsigned long vma_start;
+	unsigned long vmas;
+	unsigned int tables;
+	unsigned int nr_seen;
+	struct ranger_seen seen[RANGER_SEEN];
+};
+
+int ranger_walk_some(struct ranger_walk *walk);
+
 /* Pages that want claims; see survey.c. */
 struct ranger_survey;
 struct ranger_survey *ranger_survey_alloc(void);
@@ -67,8 +111,13 @@ bool ranger_survey_next(struct ranger_survey *survey, bool all,
 			struct ranger_want *want);
 
 extern struct ranger_claims ranger_claims;
+extern struct rw_semaphore ranger_claims_lock;
+int ranger_claims_sweep(void);
+
+/* Between the steps of a pass. */
+typedef int (ranger_pace)(struct mm_struct *mm);
 
 int ranger_pass(struct mm_struct *mm, const struct ranger_policy *policy,
-		struct ranger_stats *stats);
+		ranger_pace *pace, struct ranger_stats *stats);
 
 #endif /* _MM_RANGER_H */

@@ -246,6 +246,30 @@ RANGER_TEST_ONCE(mlocked_and_small_stay)
 	EXPECT_EQ(0, ranger_count(getpid(), "mappings"));
 }
 
+/*
+ * What is empty costs nothing: to look at each page of this would take hours.  A page
+ * alone has nothing to lie together with.
+ */
+RANGER_TEST_ONCE(mostly_empty)
+{
+	const size_t len = 32UL << 40;
+	char *mem = mmap(NULL, len, RW, ANON | MAP_NORESERVE, -1, 0);
+	uint64_t before, after;
+
+	ASSERT_NE(MAP_FAILED, mem);
+	ASSERT_EQ(0, madvise(mem, len, MADV_NOHUGEPAGE));
+	mem[0] = 1;
+	mem[len / 2] = 2;
+	mem[len - 1] = 3;
+	ranger_frames(mem + len / 2, PAGE, &before);
+	ASSERT_EQ(0, ranger_run(getpid(), "run"));
+	EXPECT_LE(3, ranger_count(getpid(), "no_claim"));
+	ranger_frames(mem + len / 2, PAGE, &after);
+	EXPECT_EQ(before, after);
+	EXPECT_EQ(6, mem[0] + mem[len / 2] + mem[len - 1]);
+	munmap(mem, len);
+}
+
 /* Nothing is done where something is wrong. */
 RANGER_TEST_ONCE(bad_input)
 {

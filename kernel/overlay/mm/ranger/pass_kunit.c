@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit tests for passes: that a process whose mmap_lock is not to be had keeps nobody
+ * else waiting.
+ */
+#include <kunit/test.h>
+#include <linux/completion.h>
+#include <linux/delay.h>
+#include <linux/err.h>
+#include <linux/kthread.h>
+#include <linux/mmap_lock.h>
+#include <linux/sched/mm.h>
+#include <linux/swap.h>
+#include "ranger.h"
+
+/* No more than the end of a test that fails. */
+#define PATIENCE	(60 * HZ)
+
+static const struct ranger_policy policy = { .align = 1 };
+
+struct passing {
+	struct mm_struct *mm;
+	struct ranger_stats stats;
+	struct completion done;
+	int err;
+};
+
+static int make_pass(void *data)
+{
+	struct passing *passing = data;
+
+	passing->err = ranger_pass(passing->mm, &policy, NULL, &passing->stats);
+	complete(&passing->done);
+	return 0;
+}
+
+static void start(struct kunit *test, struct passing *passing)
+{
+	passing->mm = mm_alloc();
+	KUNIT_ASSERT_NOT_NULL(test, passing->mm);
+	init_completion(&passing->done);
+}
+
+static int never(struct mm_struct *mm)
+{
+	return 0;
+}
+
+static int at_once(struct mm_struct *mm)
+{
+	return -ECANCELED;
+}
+
+static void a_stuck_process_holds_up_nobody(struct kunit *test)
+{
+	static struct passing stuck, other;
+	struct task_struct *task[2];
+
+	start(test, &stuck);
+	start(test, &other);
+	mmap_write_lock(stuck.mm);
+	task[0] = kthread_run(make_pass, &stuck, "ranger_stuck");
+	KUNIT_ASSERT_FALSE(test, IS_ERR(task[0]));
+	while (!mmap_lock_is_contended(stuck.mm))
+		msleep(20);
+	KUNIT_EXPECT_FALSE(test, lru_cache_disabled());
+	task[1] = kthread_run(make_pass, &other, "ranger_other");
+	KUNIT_ASSERT_FALSE(test, IS_ERR(task[1]));
+	KUNIT_EXPECT_NE(test, 0, wait_for_completion_timeout(&other.done, PATIENCE));
+	KUNIT_EXPECT_FALSE(test, completion_done(&stuck.done));
+	mmap_write_unlock(stuck.mm);
+	wait_for_completion(&stuck.done);
+	KUNIT_EXPECT_EQ(test, 0, stuck.err);
+	KUNIT_EXPECT_EQ(test, 0, other.err);
+	mmput(stuck.mm);
+	mmput(other.mm);
+}
+
+static void who_paces_does_not_wait(struct kunit *test)
+{
+	static struct passing stuck;
+
+	start(test, &stuck);
+	mmap_write_lock(stuck.mm);
+	KUNIT_EXPECT_EQ(test, -EAGAIN,
+			ranger_pass(stuck.mm, &policy, never, &stuck.stats));
+	mmap_write_unlock(stuck.mm);
+	KUNIT_EXPECT_EQ(test, 0, ranger_pass(stuck.mm, &policy, never, &stuck.stats));
+	KUNIT_EXPECT_EQ(test, -ECANCELED,
+			ranger_pass(stuck.mm, &policy, at_once, &stuck.stats));
+	mmput(stuck.mm);
+}
+
+static struct kunit_case pass_cases[] = {
+	KUNIT_CASE(a_stuck_process_holds_up_nobody),
+	KUNIT_CASE(who_paces_does_not_wait),
+	{}
+};
+
+static struct kunit_suite pass_suite = {
+	.name = "ranger_pass",
+	.test_cases = pass_cases,
+};
+
+kunit_test_suite(pass_suite);
