@@ -188,19 +188,21 @@ static enum ranger_outcome outcome_of(int error)
 /* Has those that wait for it go where they should be. */
 static void flush(struct pass *pass)
 {
+	/* In the background nobody's page is waited for. */
+	const enum migrate_mode mode = pass->pace ? MIGRATE_ASYNC : MIGRATE_SYNC_LIGHT;
 	unsigned int i;
 
 	if (!pass->nr_pairs && !pass->nr_moves)
 		return;
 	pass->drain |= pass->nr_moves;
-	exchange_folios(pass->pairs, pass->nr_pairs, MIGRATE_SYNC_LIGHT, MR_SYSCALL);
+	exchange_folios(pass->pairs, pass->nr_pairs, mode, MR_SYSCALL);
 	for (i = 0; i < pass->nr_pairs; i++)
 		count(pass, outcome_of(pass->pairs[i].error), pass->places[i].nr_pages);
 	pass->nr_pairs = 0;
 
 	if (!list_empty(&pass->from)) {
 		migrate_pages(&pass->from, move_target, move_not, (unsigned long)pass,
-			      MIGRATE_SYNC_LIGHT, MR_SYSCALL, NULL);
+			      mode, MR_SYSCALL, NULL);
 		putback_movable_pages(&pass->from);
 	}
 	for (i = 0; i < pass->nr_moves; i++) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * KUnit tests for passes: that a process whose mmap_lock is not to be had keeps nobody
- * else waiting.
+ * else waiting, and that rests keep a share of the time.
  */
 #include <kunit/test.h>
+#include <linux/array_size.h>
 #include <linux/completion.h>
 #include <linux/delay.h>
 #include <linux/err.h>
@@ -11,6 +12,7 @@
 #include <linux/mmap_lock.h>
 #include <linux/sched/mm.h>
 #include <linux/swap.h>
+#include <linux/time64.h>
 #include "ranger.h"
 
 /* No more than the end of a test that fails. */
@@ -91,9 +93,33 @@ static void who_paces_does_not_wait(struct kunit *test)
 	mmput(stuck.mm);
 }
 
+/* However long it runs at a time. */
+static void a_share_is_kept(struct kunit *test)
+{
+	static const unsigned int percents[] = { 1, 2, 3, 50, 99, 100 };
+	u64 ran, rested, this;
+	unsigned int i, at;
+
+	for (i = 0; i < ARRAY_SIZE(percents); i++) {
+		ran = 0;
+		rested = 0;
+		for (at = 0; at < 40; at++) {
+			this = at & 1 ? 10 * NSEC_PER_MSEC + at : (1ULL << at) + 7;
+			ran += this;
+			rested += ranger_rest_ns(this, percents[i]);
+			KUNIT_EXPECT_LE(test, ran * 100, (ran + rested) * percents[i]);
+		}
+		/* And no more than it takes. */
+		KUNIT_EXPECT_GE(test, ran * 100 + at * 100, (ran + rested) * percents[i]);
+	}
+	KUNIT_EXPECT_EQ(test, 0, ranger_rest_ns(NSEC_PER_SEC, 100));
+	KUNIT_EXPECT_EQ(test, 49 * NSEC_PER_SEC, ranger_rest_ns(NSEC_PER_SEC, 2));
+}
+
 static struct kunit_case pass_cases[] = {
 	KUNIT_CASE(a_stuck_process_holds_up_nobody),
 	KUNIT_CASE(who_paces_does_not_wait),
+	KUNIT_CASE(a_share_is_kept),
 	{}
 };
 

@@ -5,8 +5,11 @@
 #ifndef _MM_RANGER_H
 #define _MM_RANGER_H
 
+#include <linux/bitops.h>
+#include <linux/build_bug.h>
 #include <linux/mm_types.h>
 #include <linux/rwsem.h>
+#include <linux/sched/coredump.h>
 #include "claims.h"
 
 /* Mappings that are smaller are left alone, as the thesis does. */
@@ -41,6 +44,9 @@ struct ranger_stats {
 	unsigned long evicted;	/* of others, to make room */
 	struct ranger_placed placed;
 	int error;
+	/* CPU time, and how long it was not used to keep a share. */
+	u64 ran_ns;
+	u64 rested_ns;
 };
 
 /* What is in a frame, or may be put there. */
@@ -119,5 +125,25 @@ typedef int (ranger_pace)(struct mm_struct *mm);
 
 int ranger_pass(struct mm_struct *mm, const struct ranger_policy *policy,
 		ranger_pace *pace, struct ranger_stats *stats);
+
+/*
+ * Passes are made over the process in the background.  Of mm->flags, behind those that
+ * sched/coredump.h names.  All above bit 31 are inherited, since that bit is set in
+ * MMF_INIT_MASK, which is an int.
+ */
+#define MMF_RANGER	32
+static_assert((1UL << MMF_RANGER) & MMF_INIT_MASK);
+
+static inline bool ranger_is_on(struct mm_struct *mm)
+{
+	return test_bit(MMF_RANGER, &mm->flags);
+}
+
+int ranger_switch(struct mm_struct *mm, bool on);
+u64 ranger_rest_ns(u64 ran, unsigned int percent);
+
+int ranger_record(struct mm_struct *mm, const struct ranger_stats *stats,
+		  bool background);
+void ranger_forget_dead(void);
 
 #endif /* _MM_RANGER_H */
