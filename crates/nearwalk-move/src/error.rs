@@ -59,6 +59,10 @@ pub enum Error {
     )]
     NoRanger,
 
+    /// `/proc/PID/ranger` knows neither `on` nor `off`.
+    #[error("this kernel makes no passes in the background: it is older than this nearwalk")]
+    NoBackground,
+
     /// `/proc/PID/ranger` takes CAP_SYS_NICE.
     #[error(
         "no permission to bring pages together: pages of other processes make way, which takes \

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! `nearwalk ranger`: arguments in, text and exit status out.
 
+mod background;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
@@ -12,6 +14,7 @@ use clap::{Parser, ValueEnum};
 use nearwalk_dump::analysis::contiguity::{Contiguity, Figures};
 use serde::Serialize;
 
+use self::background::Shown;
 use crate::error::Error;
 use crate::exchange::name;
 use crate::memory::{self, Live, PAGE};
@@ -30,11 +33,17 @@ two change places; a page of a file is moved out of the way. Frames of the kerne
 that are pinned or locked in memory, stay; what lies behind them goes on as if they had not
 been there. The process goes on running; who touches a page on its way waits.
 
+With --background on the kernel makes a pass each vm.ranger_interval_ms from then on, and takes
+no more than vm.ranger_cpu_percent of a CPU for all processes that are on. Whatever the process
+starts later is on, too.
+
 Examples:
   nearwalk ranger 4711
   nearwalk ranger 4711 --align 1G --anchor first-fit --json
+  nearwalk ranger 4711 --background on
+  nearwalk ranger 4711 --show
 
-Exit status: 0 if the pass was made, 1 if not, 2 for wrong usage.")]
+Exit status: 0 if the pass was made, or what was asked for was done, 1 if not, 2 for wrong usage.")]
 pub struct Args {
     /// The process
     #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
@@ -48,9 +57,24 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Anchor::MostInPlace)]
     anchor: Anchor,
 
+    /// Have passes made in the background from now on, or no more, and make none now
+    #[arg(long, value_enum, value_name = "on|off", hide_possible_values = true,
+        conflicts_with_all = ["align", "anchor", "show"])]
+    background: Option<Switch>,
+
+    /// Show what passes did so far, and make none
+    #[arg(long, conflicts_with_all = ["align", "anchor"])]
+    show: bool,
+
     /// Print JSON
-    #[arg(long)]
+    #[arg(long, conflicts_with = "background")]
     json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    On,
+    Off,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -118,11 +142,25 @@ const IN_PLACE: usize = 3;
 ///
 /// If nothing could be asked of the kernel, or it refused.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let report = carry_out(&args)?;
-    let text = if args.json {
-        report.json()
+    let text = if args.show {
+        require(args.pid)?;
+        let shown = Shown::read(args.pid)?;
+        if args.json {
+            shown.json()
+        } else {
+            shown.text()
+        }
+    } else if let Some(switch) = args.background {
+        require(args.pid)?;
+        set(args.pid, switch)?;
+        return Ok(ExitCode::SUCCESS);
     } else {
-        report.text()
+        let report = carry_out(&args)?;
+        if args.json {
+            report.json()
+        } else {
+            report.text()
+        }
     };
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
@@ -142,15 +180,33 @@ fn refused(pid: u32, error: io::Error) -> Error {
     }
 }
 
-fn carry_out(args: &Args) -> Result<Report, Error> {
-    let pid = args.pid;
+/// That there is a process, on a kernel that can do it.
+fn require(pid: u32) -> Result<(), Error> {
     if !fs::exists(format!("/proc/{pid}")).unwrap_or(false) {
         return Err(Error::NoProcess(pid));
     }
-    let path = format!("/proc/{pid}/ranger");
-    if !fs::exists(&path).unwrap_or(false) {
+    if !fs::exists(format!("/proc/{pid}/ranger")).unwrap_or(false) {
         return Err(Error::NoRanger);
     }
+    Ok(())
+}
+
+fn set(pid: u32, switch: Switch) -> Result<(), Error> {
+    let text = match switch {
+        Switch::On => "on",
+        Switch::Off => "off",
+    };
+    fs::write(format!("/proc/{pid}/ranger"), text).map_err(|error| match error.raw_os_error() {
+        // A kernel that makes a pass when it is asked to, and no others.
+        Some(libc::EINVAL) => Error::NoBackground,
+        _ => refused(pid, error),
+    })
+}
+
+fn carry_out(args: &Args) -> Result<Report, Error> {
+    let pid = args.pid;
+    require(pid)?;
+    let path = format!("/proc/{pid}/ranger");
     let mut file = OpenOptions::new()
         .write(true)
         .open(&path)
@@ -194,6 +250,25 @@ fn parse(text: &str) -> BTreeMap<String, u64> {
     words
         .filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?)))
         .collect()
+}
+
+/// A line an outcome that there was.
+fn lines(count: impl Fn(&str) -> u64) -> String {
+    let mut text = String::new();
+    let mut line = |what: &str, pages: u64| {
+        if pages != 0 {
+            let _ = writeln!(text, "{what:<36}{pages:>10} {:>8}", bytes(pages * PAGE));
+        }
+    };
+    for (nr, (name, what)) in OUTCOMES.into_iter().enumerate() {
+        if nr < IN_PLACE {
+            line(what, count(name));
+        } else {
+            line(&format!("left: {what}"), count(name));
+        }
+    }
+    line("moved out of the way", count("evicted"));
+    text
 }
 
 #[derive(Debug)]
@@ -259,19 +334,7 @@ impl Report {
             self.pid,
             self.took.as_secs_f64()
         );
-        let mut line = |what: &str, pages: u64| {
-            if pages != 0 {
-                let _ = writeln!(text, "{what:<36}{pages:>10} {:>8}", bytes(pages * PAGE));
-            }
-        };
-        for (nr, (name, what)) in OUTCOMES.into_iter().enumerate() {
-            if nr < IN_PLACE {
-                line(what, self.count(name));
-            } else {
-                line(&format!("left: {what}"), self.count(name));
-            }
-        }
-        line("moved out of the way", self.count("evicted"));
+        text += &lines(|name| self.count(name));
         let (before, after) = (Regions::of(&self.before), Regions::of(&self.after));
         let percent = |share: Option<f64>| format!("{:.1} %", share.unwrap_or(0.0) * 100.0);
         let _ = writeln!(text, "\n{:<36}{:>10} {:>10}", "", "before", "after");
@@ -353,6 +416,11 @@ mod tests {
             "run align=1G anchor=first_fit\n"
         );
         assert!(args("7 --align none").is_ok());
+        assert!(args("7 --show --json").unwrap().show);
+        assert_eq!(
+            args("7 --background off").unwrap().background,
+            Some(Switch::Off)
+        );
     }
 
     #[test]
@@ -362,6 +430,9 @@ mod tests {
             ("x", "x", "PID"),
             ("7 --align 4K", "4K", "none, 2M, 1G"),
             ("7 --anchor best", "best", "most-in-place, first-fit"),
+            ("7 --background maybe", "maybe", "on|off"),
+            ("7 --background on --show", "--background", "--show"),
+            ("7 --show --align 2M", "--align", "--show"),
         ] {
             let error = args(words).unwrap_err();
             assert!(error.contains(value) && error.contains(allowed), "{error}");

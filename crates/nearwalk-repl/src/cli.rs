@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::cgroup::{self, Group, Limit};
 use crate::error::Error;
 use crate::held;
-use crate::launch::launch;
+use crate::launch::{Settings, launch};
 use crate::nodes::Topology;
 use crate::request::NodeSpec;
 use crate::set;
@@ -40,26 +40,37 @@ pub enum Args {
 #[command(after_help = format!("\
 {NODES_HELP}
 
-The placement options are numactl's and are carried out by it. The setting is
+The placement options are numactl's and are carried out by it. What is set is
 inherited by everything that the command starts.
 
 Examples:
   nearwalk run -r all -- memcached -t 8
   nearwalk run --pgtablerepl=0,2 --interleave=all -- ./gups
+  nearwalk run --ranger -- ./gups
   numactl --cpunodebind=0 nearwalk run -r all -- ./gups
 
-Exit status: that of the command; 2 for wrong usage, 125 if replication could
+Exit status: that of the command; 2 for wrong usage, 125 if something could
 not be set (the command was not run), 126 if the command cannot be run, 127 if
 it does not exist."))]
 pub struct RunArgs {
     /// Nodes to keep page tables on
-    #[arg(short = 'r', long = "pgtablerepl", value_name = "NODES")]
-    nodes: NodeSpec,
+    #[arg(
+        short = 'r',
+        long = "pgtablerepl",
+        value_name = "NODES",
+        required_unless_present = "ranger"
+    )]
+    nodes: Option<NodeSpec>,
 
     /// A lazy fault brings 2^D entries, D from 0 to 9, instead of
     /// vm.pgtable_repl_prefetch
-    #[arg(long, value_name = "D", value_parser = clap::value_parser!(u8).range(0..=9))]
+    #[arg(long, value_name = "D", requires = "nodes",
+        value_parser = clap::value_parser!(u8).range(0..=9))]
     prefetch: Option<u8>,
+
+    /// Have the kernel bring its memory together in the background (takes root)
+    #[arg(long)]
+    ranger: bool,
 
     /// The command and its arguments
     #[arg(
@@ -285,8 +296,11 @@ fn code_of(error: &Error) -> u8 {
 fn run_command(system: &impl System, args: &RunArgs, err: &mut impl Write) -> io::Result<u8> {
     let error = launch(
         system,
-        &args.nodes,
-        args.prefetch,
+        &Settings {
+            nodes: args.nodes.as_ref(),
+            prefetch: args.prefetch,
+            ranger: args.ranger,
+        },
         &args.placement.to_words(),
         &args.command,
     );

@@ -30,6 +30,24 @@ pub enum Error {
     #[error("the kernel cannot replicate page tables on this machine (Xen PV guest?)")]
     NotOnThisMachine,
 
+    /// No `/proc/self/ranger`, or one without passes in the background.
+    #[error(
+        "this kernel cannot bring memory together in the background (Nearwalk's kernel with \
+         CONFIG_RANGER can)"
+    )]
+    NoRanger,
+
+    /// `/proc/self/ranger` takes CAP_SYS_NICE.
+    #[error(
+        "no permission to bring memory together: pages of other processes make way, which takes \
+         root (CAP_SYS_NICE)"
+    )]
+    RangerNotPermitted,
+
+    /// It cannot be switched on, for some other reason.
+    #[error("memory cannot be brought together: {0}")]
+    Ranger(#[source] io::Error),
+
     /// No process has that number.
     #[error("there is no process {0}")]
     NoProcess(u32),

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Becoming a command that is replicated.
+//! Becoming a command that is replicated, or whose memory is brought together.
 
 use std::ffi::OsString;
 use std::io;
+use std::path::Path;
 
 use crate::error::Error;
 use crate::nodes::Topology;
@@ -10,19 +11,29 @@ use crate::request::NodeSpec;
 use crate::set;
 use crate::system::System;
 
-/// Sets this process's replication and becomes the command. Returns only if
+const RANGER: &str = "/proc/self/ranger";
+
+/// What the command is to inherit.
+#[derive(Debug, Default)]
+pub(crate) struct Settings<'a> {
+    pub(crate) nodes: Option<&'a NodeSpec>,
+    pub(crate) prefetch: Option<u8>,
+    /// Its memory is brought together in the background.
+    pub(crate) ranger: bool,
+}
+
+/// Sets what is asked for of this process and becomes the command. Returns only if
 /// that failed; the setting does not matter then.
 ///
 /// With placement options numactl runs in between: the setting is inherited over
 /// its exec as over ours, and the policy it sets is inherited by the command.
 pub(crate) fn launch(
     system: &impl System,
-    spec: &NodeSpec,
-    prefetch: Option<u8>,
+    settings: &Settings<'_>,
     placement: &[OsString],
     command: &[OsString],
 ) -> Error {
-    if let Err(error) = prepare(system, spec, prefetch) {
+    if let Err(error) = prepare(system, settings) {
         return error;
     }
     if placement.is_empty() {
@@ -40,11 +51,24 @@ pub(crate) fn launch(
     Error::NoNumactl(system.exec(&argv))
 }
 
-fn prepare(system: &impl System, spec: &NodeSpec, prefetch: Option<u8>) -> Result<(), Error> {
-    set::require_support(system)?;
-    let topology = Topology::read(system)?;
-    let request = spec.resolve(&topology)?.with_prefetch(prefetch)?;
-    set::set_own(system, &topology, &request)
+fn prepare(system: &impl System, settings: &Settings<'_>) -> Result<(), Error> {
+    if let Some(nodes) = settings.nodes {
+        set::require_support(system)?;
+        let topology = Topology::read(system)?;
+        let request = nodes.resolve(&topology)?.with_prefetch(settings.prefetch)?;
+        set::set_own(system, &topology, &request)?;
+    }
+    if settings.ranger {
+        system
+            .write(Path::new(RANGER), "on")
+            .map_err(|source| match source.raw_os_error() {
+                Some(libc::EPERM | libc::EACCES) => Error::RangerNotPermitted,
+                // A kernel that makes passes when it is asked to only.
+                Some(libc::ENOENT | libc::EINVAL) => Error::NoRanger,
+                _ => Error::Ranger(source),
+            })?;
+    }
+    Ok(())
 }
 
 fn exec_error(command: &[OsString], source: io::Error) -> Error {
@@ -64,13 +88,29 @@ mod tests {
     }
 
     fn try_launch(fixture: &Fixture, nodes: &str, placement: &str, command: &str) -> Error {
-        launch(
-            fixture,
-            &nodes.parse().unwrap(),
-            None,
-            &words(placement),
-            &words(command),
-        )
+        let settings = Settings {
+            nodes: Some(&nodes.parse().unwrap()),
+            ..Settings::default()
+        };
+        launch(fixture, &settings, &words(placement), &words(command))
+    }
+
+    #[test]
+    fn memory_is_brought_together_from_the_start() {
+        let mut fixture = Fixture::four_nodes();
+        let settings = Settings {
+            ranger: true,
+            ..Settings::default()
+        };
+        let try_it = |fixture: &Fixture| launch(fixture, &settings, &[], &words("gups -x"));
+        assert!(matches!(try_it(&fixture), Error::NoRanger));
+        assert!(fixture.log.borrow().is_empty());
+        fixture.file(RANGER, "on 0\npasses 0\n");
+        try_it(&fixture);
+        assert_eq!(
+            *fixture.log.borrow(),
+            ["/proc/self/ranger <- on", "exec gups -x"]
+        );
     }
 
     #[test]

@@ -466,6 +466,18 @@ step ranger_refused
 status nearwalk ranger 999999
 status nearwalk ranger 2
 status setpriv --reuid=65534 --clear-groups nearwalk ranger $pid
+status setpriv --reuid=65534 --clear-groups nearwalk ranger $pid --background on
+status setpriv --reuid=65534 --clear-groups nearwalk run --ranger -- true
+step ranger_background
+echo 100 >/proc/sys/vm/ranger_cpu_percent
+nearwalk ranger $pid --background on
+until nearwalk ranger $pid --show | grep -q ' [1-9][0-9]* of them in the background'; do sleep 0.1; done
+nearwalk ranger $pid --background off
+nearwalk ranger $pid --show
+step ranger_shown
+nearwalk ranger $pid --show --json
+step ranger_run
+status nearwalk run --ranger -- sh -c 'nearwalk ranger $$ --show'
 step data
 echo >&3
 wait $pid
@@ -542,7 +554,16 @@ kill $pid
     ran.assert("ranger_refused", "there is no process 999999");
     ran.assert("ranger_refused", "process 2 has no memory of its own");
     ran.assert("ranger_refused", "no permission to bring pages together");
-    assert_eq!(ran.of("ranger_refused").matches("status 1").count(), 3);
+    assert_eq!(ran.of("ranger_refused").matches("status 1\n").count(), 4);
+    assert_eq!(ran.of("ranger_refused").matches("status 125").count(), 1);
+    // In the background, without anybody waiting, and inherited by what is run.
+    ran.assert("ranger_background", ": no passes in the background, ");
+    ran.assert("ranger_background", "The last pass:\nin their place before");
+    assert_eq!(json("ranger_shown")["on"], false);
+    assert!(json("ranger_shown")["background_passes"].as_u64() >= Some(1));
+    assert!(json("ranger_shown")["last"]["home"].as_u64() >= Some(in_place));
+    ran.assert("ranger_run", ": passes in the background, ");
+    ran.assert("ranger_run", "status 0");
     ran.assert("data", "5 of 5 are the same");
     ran.assert("tier-none", "rounds: 0");
     let rounds: Vec<serde_json::Value> = ran
