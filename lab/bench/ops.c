@@ -210,6 +210,7 @@ void op_switch(size_t size)
 	child = fork();
 	check(child < 0, "fork");
 	if (child == 0) {
+		replicate_now();
 		while (!*stop)
 			sched_yield();
 		_exit(0);

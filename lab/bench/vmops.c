@@ -165,6 +165,11 @@ static void report(enum op op, size_t size)
 	results[op].rounds = 0;
 }
 
+static struct {
+	unsigned int nodes;
+	bool lazy;
+} asked;
+
 static void replicate(unsigned int nodes, bool lazy)
 {
 	unsigned long mask = nodes < 64 ? (1UL << nodes) - 1 : ~0UL, got = 0;
@@ -175,6 +180,12 @@ static void replicate(unsigned int nodes, bool lazy)
 	mode = prctl(PR_GET_PGTABLE_REPL, 0UL, &got, 64UL, 0UL);
 	if (mode != want || got != mask)
 		fail("asked for nodes %#lx, got mode %d, nodes %#lx", mask, mode, got);
+}
+
+void replicate_now(void)
+{
+	if (asked.nodes)
+		replicate(asked.nodes, asked.lazy);
 }
 
 /* On stock kernels the question itself is unknown. */
@@ -334,8 +345,10 @@ int main(int argc, char **argv)
 	/* The program's own pages are here before anything is counted. */
 	if (mlockall(MCL_CURRENT))
 		fail("mlockall: %s", strerror(errno));
+	asked.nodes = nodes;
+	asked.lazy = lazy;
 	if (nodes)
-		replicate(nodes, lazy);
+		replicate_now();
 	else
 		check_off();
 	nearwalk_mark_program();

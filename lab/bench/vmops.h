@@ -42,6 +42,9 @@ void op_thp(size_t size);
 void op_loop(size_t size);
 void op_switch(size_t size);
 
+/* In a child, which would wait for its copies: have them made, if there are to be any. */
+void replicate_now(void);
+
 /* Brackets the measured section; `count` is what to divide by. */
 void measure_begin(void);
 void measure_end(enum op op, unsigned long count);
