@@ -118,7 +118,7 @@ config_rt() {
 	fragments "$out" kernel/config/lab.config "$logs/rt.config"
 	configured "$out" CONFIG_PREEMPT_RT=y CONFIG_PGTABLE_REPL=y
 	compile "$out" bzImage
-	selftests "$out" rt --append sysctl.vm.pgtable_repl_mode=3 -- stale race ops_map ops_fork
+	selftests "$out" rt --append sysctl.vm.pgtable_repl_mode=3 -- young stale race ops_map ops_fork
 	selftests "$out" rt-lazy --append sysctl.vm.pgtable_repl_mode=4 -- stale race ops_map lazy
 }
 

@@ -107,13 +107,15 @@ build_tests
 cargo build --locked --quiet
 mkdir -p "$logs"
 failed=0
+# Most children of these live for less than they would wait for their copies.
+at_once=(--append sysctl.vm.pgtable_repl_fork_delay=0)
 case $base in
 stock) run_on stock stock || failed=1 ;;
 off) run_on ours off --append sysctl.vm.pgtable_repl_mode=0 || failed=1 ;;
-eager) run_on ours eager --append sysctl.vm.pgtable_repl_mode=3 || failed=1 ;;
+eager) run_on ours eager --append sysctl.vm.pgtable_repl_mode=3 "${at_once[@]}" || failed=1 ;;
 esac
 for mode in "${modes[@]}"; do
-	run_on ours "mode$mode" --append "sysctl.vm.pgtable_repl_mode=$mode" || failed=1
+	run_on ours "mode$mode" --append "sysctl.vm.pgtable_repl_mode=$mode" "${at_once[@]}" || failed=1
 done
 for mode in "${modes[@]}"; do
 	echo "vm.pgtable_repl_mode=$mode:"

@@ -279,7 +279,8 @@ stage_vm-movable() {
 
 # Roots of two pages, tables of five levels, every process replicated.
 stage_vm-isolated() {
-	selftests_in_vm vm-isolated ours 1800 --pti on --la57 --append sysctl.vm.pgtable_repl_mode=3
+	selftests_in_vm vm-isolated ours 1800 --pti on --la57 --append sysctl.vm.pgtable_repl_mode=3 \
+		--append sysctl.vm.pgtable_repl_fork_delay=0
 }
 
 # The same with lazy trees: the LDT is then mapped beside what they hold.
@@ -312,9 +313,11 @@ stage_vm-gates() {
 	return "$status"
 }
 
-# Every process replicated, from init on, under every check.
+# Every process replicated, from init on and from its first table, under every check.
+# Where a stage does not say so, children of others than the selftests wait for copies.
 stage_vm-debug() {
-	selftests_in_vm vm-debug debug 3600 --append sysctl.vm.pgtable_repl_mode=3
+	selftests_in_vm vm-debug debug 3600 --append sysctl.vm.pgtable_repl_mode=3 \
+		--append sysctl.vm.pgtable_repl_fork_delay=0
 }
 
 # The suites ran while the debug kernel booted. This boot keeps the owner of each
@@ -337,6 +340,7 @@ stage_vm-bochs() {
 		name=vm-bochs-${run/:/-}
 		"$nearwalk" lab run --emulator bochs --nodes 2 --cpus 4 --kernel "${BOCHS_KERNEL:-ours}" \
 			--pti "${run%:*}" --sysctl "vm.pgtable_repl_mode=${run#*:}" \
+			--sysctl vm.pgtable_repl_fork_delay=0 \
 			--timeout 14400 --log "$logs/$name.console" \
 			--file "$BUILD/selftests/pgtable_repl" --file lab/bochs/run.sh -- \
 			env PGTABLE_REPL_TEST_LAZY=$((${run#*:} == 4)) PGTABLE_REPL_TEST_PERCENT=12 \

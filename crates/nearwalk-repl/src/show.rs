@@ -159,12 +159,13 @@ impl fmt::Display for Setting {
     }
 }
 
-const SYSCTLS: [&str; 8] = [
+const SYSCTLS: [&str; 9] = [
     "mode",
     "fixed_node",
     "reserve",
     "process_max",
     "node_max",
+    "fork_delay",
     "prefetch",
     "idle",
     "domains",
@@ -222,6 +223,8 @@ fn explain(name: &str, value: &Setting) -> &'static str {
         ("vm.pgtable_repl_process_max", _) => "most 4 KiB pages that copies of a process take",
         ("vm.pgtable_repl_node_max", 100) => "no limit for the copies on a node",
         ("vm.pgtable_repl_node_max", _) => "most that copies take of a node, in per cent",
+        ("vm.pgtable_repl_fork_delay", 0) => "children have copies from the start",
+        ("vm.pgtable_repl_fork_delay", _) => "milliseconds that a child waits for its copies",
         ("vm.pgtable_repl_prefetch", _) => "log2 of the entries that a lazy fill copies",
         ("vm.pgtable_repl_idle", 0) => "lazy copies in disuse are kept",
         ("vm.pgtable_repl_idle", _) => "seconds between looks for lazy copies in disuse",

@@ -83,6 +83,7 @@ void __pgtable_repl_exit(struct mm_struct *mm)
 	struct pgtable_repl *repl = mm->pgtable_repl;
 
 	arch_pgtable_repl_exit(mm);
+	pgtable_repl_young_del(repl);
 	pgtable_repl_owner_del(&repl->owner);
 	pgtable_repl_memcg_forked(&repl->owner);
 	pgtable_repl_memcg_forget(&repl->owner);

@@ -95,7 +95,10 @@ static int repl_inherit(struct mm_struct *mm, struct mm_struct *oldmm)
 		pgtable_repl_hold(repl);
 	pgtable_repl_set_policy(repl, &policy);
 	if (!nodes_empty(policy.nodes)) {
-		pgtable_repl_new_trees(mm, &policy.nodes);
+		/* Of a child, trees may wait until it has lived for a while. */
+		WRITE_ONCE(repl->young, oldmm && READ_ONCE(sysctl_pgtable_repl_fork_delay));
+		if (!repl->young)
+			pgtable_repl_new_trees(mm, &policy.nodes);
 		trace_pgtable_repl_set(mm, &policy, &policy.nodes,
 				       &NODE_MASK_NONE);
 	}
@@ -181,6 +184,8 @@ void pgtable_repl_forked(struct task_struct *child)
 		pgtable_repl_memcg_forked(&repl->owner);
 		/* From here on fork does not fail: see pgtable_repl_dying(). */
 		smp_store_release(&repl->owner.forking, false);
+		if (READ_ONCE(repl->young))
+			pgtable_repl_young_add(repl);
 	}
 	if (repl_may_be_behind() && !pgtable_repl_follows(mm))
 		pgtable_repl_task_behind(child);

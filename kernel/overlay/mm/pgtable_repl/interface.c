@@ -191,6 +191,9 @@ int pgtable_repl_show(struct seq_file *m, struct mm_struct *mm)
 	}
 	seq_printf(m, "dropped:\t%*pbl\n",
 		   nodemask_pr_args(repl ? &repl->owner.dropped : &NODE_MASK_NONE));
+	/* Of a child that has not run for long. */
+	if (repl && READ_ONCE(repl->young) && !nodes_empty(policy.nodes))
+		seq_printf(m, "pending:\t%*pbl\n", nodemask_pr_args(&policy.nodes));
 	if (total)
 		/* Page faults may have added tables since it was counted. */
 		seq_printf(m, "building:\t%lu/%lu\n", min(built, total), total);

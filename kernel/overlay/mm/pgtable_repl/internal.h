@@ -43,6 +43,11 @@ struct ctl_table;
  *	one change
  * @fallbacks: links to a canonical table made for want of local memory
  * @lazy: its policy asks for lazy trees; read without the lock, as a hint
+ * @young: of a child, that its trees are made when it has lived for a while (young.c);
+ *	read without the lock
+ * @young_list: of these, until then
+ * @young_tries: how often its lock is tried for then; of the work alone
+ * @born: when it was put there last, in jiffies; 0: never
  * @filtered: domains with lazy trees, which TLB shootdowns may leave out
  * @gen: repl_domain_gen() when these were made: they are numbered as it was then
  * @linked: of these, those with a link to another node's canonical table; set
@@ -68,6 +73,10 @@ struct pgtable_repl {
 	bool lazy;
 	bool stale;
 	bool loose;
+	bool young;
+	unsigned char young_tries;
+	struct list_head young_list;
+	unsigned long born;
 	unsigned long insisted;
 	atomic_long_t holds;
 	struct mutex root_mutex;
@@ -135,6 +144,14 @@ int pgtable_repl_mm_drop(struct pgtable_repl_owner *owner,
 			 const nodemask_t *nodes, struct list_head *pages,
 			 struct repl_wait *wait);
 void pgtable_repl_mm_trim(struct pgtable_repl_owner *owner, struct repl_wait *wait);
+
+/* young.c */
+extern int sysctl_pgtable_repl_fork_delay;
+void pgtable_repl_young_add(struct pgtable_repl *repl);
+void pgtable_repl_young_del(struct pgtable_repl *repl);
+void pgtable_repl_young_hurry(void);
+int pgtable_repl_fork_delay_handler(const struct ctl_table *table, int write,
+				    void *buffer, size_t *lenp, loff_t *ppos);
 
 /* rebase.c */
 int pgtable_repl_domains_handler(const struct ctl_table *table, int write,

@@ -32,6 +32,8 @@ static void repl_make_trees(struct mm_struct *mm, const nodemask_t *nodes,
  */
 void pgtable_repl_add_trees(struct mm_struct *mm, const nodemask_t *nodes)
 {
+	/* Whoever has them made, they wait no more. */
+	WRITE_ONCE(mm->pgtable_repl->young, false);
 	repl_make_trees(mm, nodes, arch_pgtable_repl_add);
 }
 

@@ -11,6 +11,7 @@ int pgtable_repl_fixed_node __read_mostly;
 
 static int repl_reserve_pages;
 static int repl_prefetch_max = PR_PGTABLE_REPL_PREFETCH_MAX;
+static int repl_fork_delay_max = 3600 * MSEC_PER_SEC;
 static int repl_mode_max = PGTABLE_REPL_SYS_ALL_LAZY;
 
 /*
@@ -146,6 +147,15 @@ static struct ctl_table repl_sysctls[] = {
 		.maxlen		= sizeof(int),
 		.mode		= 0644,
 		.proc_handler	= pgtable_repl_idle_handler,
+	},
+	{
+		.procname	= "pgtable_repl_fork_delay",
+		.data		= &sysctl_pgtable_repl_fork_delay,
+		.maxlen		= sizeof(int),
+		.mode		= 0644,
+		.proc_handler	= pgtable_repl_fork_delay_handler,
+		.extra1		= SYSCTL_ZERO,
+		.extra2		= &repl_fork_delay_max,
 	},
 	{
 		.procname	= "pgtable_repl_prefetch",

@@ -5,13 +5,18 @@
 #include "kunit.h"
 
 /* How many domains have their root published. */
-static unsigned int repl_test_roots(struct repl_test *t)
+static unsigned int repl_test_has_roots(struct mm_struct *mm)
 {
 	unsigned int domain, nr = 0;
 
 	for (domain = 0; domain < pgtable_repl_nr_domains(); domain++)
-		nr += !!pgtable_repl_domain_root(t->mm, domain);
+		nr += !!pgtable_repl_domain_root(mm, domain);
 	return nr;
+}
+
+static unsigned int repl_test_roots(struct repl_test *t)
+{
+	return repl_test_has_roots(t->mm);
 }
 
 static int repl_test_insist(void *arg)
@@ -217,7 +222,96 @@ static void repl_test_no_node_is_usable(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, pgtable_repl_key_users(true), users);
 }
 
+static void repl_test_delay(int ms)
+{
+	WRITE_ONCE(sysctl_pgtable_repl_fork_delay, ms);
+	pgtable_repl_young_hurry();
+}
+
+/* As fork does it, up to where it does not fail any more. */
+static struct mm_struct *repl_test_child(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct mm_struct *child = mm_alloc();
+
+	KUNIT_ASSERT_NOT_NULL(test, child);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_fork(child, t->mm), 0);
+	pgtable_repl_memcg_forked(mm_repl_owner(child));
+	/* Pairs with smp_load_acquire() in pgtable_repl_dying(). */
+	smp_store_release(&mm_repl_owner(child)->forking, false);
+	return child;
+}
+
+/* As long as it takes; who waits in vain is ended by the suite's time. */
+static void repl_test_until_grown(struct mm_struct *mm)
+{
+	while (READ_ONCE(mm->pgtable_repl->young) || !repl_test_has_roots(mm))
+		msleep(20);
+}
+
+/* An eager child has its policy at once, and trees when it has lived for a while. */
+static void repl_test_child_waits(struct kunit *test)
+{
+	int delay = sysctl_pgtable_repl_fork_delay;
+	struct repl_test *t = test->priv;
+	struct mm_struct *child, *other;
+	struct pgtable_repl_policy policy;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	/* One that goes first leaves the list, and the others on it. */
+	repl_test_delay(3600 * MSEC_PER_SEC);
+	other = repl_test_child(test);
+	pgtable_repl_young_add(other->pgtable_repl);
+	child = repl_test_child(test);
+	pgtable_repl_young_add(child->pgtable_repl);
+	pgtable_repl_get(child, &policy);
+	KUNIT_EXPECT_EQ(test, policy.mode, PR_PGTABLE_REPL_EAGER);
+	KUNIT_EXPECT_TRUE(test, child->pgtable_repl->young);
+	KUNIT_EXPECT_EQ(test, repl_test_has_roots(child), 0);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_pages(mm_repl_owner(child)), 0);
+	mmput(other);
+
+	/* The work comes for the next one. */
+	repl_test_delay(1);
+	repl_test_until_grown(child);
+	KUNIT_EXPECT_EQ(test, repl_test_has_roots(child), repl_test_roots(t));
+	mmput(child);
+
+	repl_test_delay(0);
+	child = repl_test_child(test);
+	KUNIT_EXPECT_FALSE(test, child->pgtable_repl->young);
+	KUNIT_EXPECT_EQ(test, repl_test_has_roots(child), repl_test_roots(t));
+	mmput(child);
+	repl_test_delay(delay);
+}
+
+/* Somebody has its lock when it is old enough: nobody waits, and somebody comes back. */
+static void repl_test_child_is_busy(struct kunit *test)
+{
+	int delay = sysctl_pgtable_repl_fork_delay;
+	struct repl_wait wait = REPL_WAIT_NONE;
+	struct repl_test *t = test->priv;
+	struct mm_struct *child;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_delay(1);
+	child = repl_test_child(test);
+	mmap_read_lock(child);
+	pgtable_repl_young_add(child->pgtable_repl);
+	while (nodes_empty(mm_repl_owner(child)->rebuild))
+		msleep(20);
+	KUNIT_EXPECT_EQ(test, repl_test_has_roots(child), 0);
+	KUNIT_EXPECT_TRUE(test, pgtable_repl_busy(mm_repl_owner(child)));
+	mmap_read_unlock(child);
+	pgtable_repl_refill(mm_repl_owner(child), &wait);
+	repl_test_until_grown(child);
+	mmput(child);
+	repl_test_delay(delay);
+}
+
 static struct kunit_case repl_test_cases[] = {
+	KUNIT_CASE(repl_test_child_waits),
+	KUNIT_CASE(repl_test_child_is_busy),
 	KUNIT_CASE_SLOW(repl_test_insist_ends),
 	KUNIT_CASE(repl_test_mode_reaches_the_busy),
 	KUNIT_CASE(repl_test_follows_when_it_is_made),

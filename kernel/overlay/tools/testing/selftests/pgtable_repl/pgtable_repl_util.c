@@ -18,6 +18,27 @@
 
 struct repl_topology repl_topo;
 
+/*
+ * Tests look at the copies of children that they have just forked, and want these to
+ * grow with the tables: children do not wait for theirs but in young.c. When the
+ * program ends, the setting is as it was.
+ */
+long repl_fork_delay = -1;
+static pid_t delay_changed_by;
+
+static void __attribute__((constructor)) copy_in_fork(void)
+{
+	repl_fork_delay = repl_read_long(REPL_FORK_DELAY);
+	if (repl_fork_delay > 0 && !repl_write_long(REPL_FORK_DELAY, 0))
+		delay_changed_by = getpid();
+}
+
+static void __attribute__((destructor)) copy_as_before(void)
+{
+	if (delay_changed_by == getpid())
+		repl_write_long(REPL_FORK_DELAY, repl_fork_delay);
+}
+
 static bool env_set(const char *name)
 {
 	const char *value = getenv(name);
@@ -356,6 +377,9 @@ int repl_status(pid_t pid, struct repl_status *status)
 		else if (!strcmp(line, "source"))
 			snprintf(status->source, sizeof(status->source), "%s", value);
 		else if (!strcmp(line, "nodes") && repl_parse_list(value, &status->nodes))
+			return -1;
+		else if (!strcmp(line, "pending") &&
+			 repl_parse_list(value, &status->pending))
 			return -1;
 		else if (!strcmp(line, "fallbacks"))
 			status->fallbacks = strtol(value, NULL, 10);

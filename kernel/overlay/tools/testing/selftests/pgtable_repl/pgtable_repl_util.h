@@ -84,6 +84,7 @@ struct repl_status {
 	char mode[16];
 	char source[16];
 	struct repl_mask nodes;
+	struct repl_mask pending;	/* where copies wait: of a young child */
 	long pages[REPL_MASK_BITS];
 	long total_pages;
 	long fallbacks;
@@ -91,6 +92,10 @@ struct repl_status {
 };
 
 extern struct repl_topology repl_topo;
+
+/* How long children wait for their copies; what it was when the program began. */
+#define REPL_FORK_DELAY	"/proc/sys/vm/pgtable_repl_fork_delay"
+extern long repl_fork_delay;
 
 /* Environment. Functions return 0, or -1 with errno, unless said otherwise. */
 bool repl_plain(void);
