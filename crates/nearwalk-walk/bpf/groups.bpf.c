@@ -31,6 +31,8 @@ static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static long (*bpf_probe_read_kernel)(void *to, __u32 size,
 				     const void *from) = (void *)113;
 static void *(*bpf_per_cpu_ptr)(const void *variable, __u32 cpu) = (void *)153;
+static long (*bpf_loop)(__u32 times, void *step, void *context,
+			__u64 flags) = (void *)181;
 
 #define RELOCATED __attribute__((preserve_access_index))
 
@@ -43,27 +45,29 @@ struct cgroup_base_stat {
 	struct task_cputime cputime;
 } RELOCATED;
 
-/* The first two to Linux 6.15, the other two since. */
+/*
+ * One of the counts and one of the fields to Linux 6.15, the others since.  Each
+ * structure is looked for among all of the kernel's, so there are no more of them
+ * than needed.
+ */
 struct cgroup_rstat_cpu {
 	struct cgroup_base_stat bstat;
-} RELOCATED;
-
-struct cgroup {
-	void *rstat_cpu;
 } RELOCATED;
 
 struct cgroup_rstat_base_cpu {
 	struct cgroup_base_stat bstat;
 } RELOCATED;
 
-struct cgroup___later {
+struct cgroup {
+	void *rstat_cpu;
 	void *rstat_base_cpu;
 } RELOCATED;
 
+/* What the program is called with: the same in all kernels. */
 struct bpf_iter__cgroup {
 	void *meta;
 	struct cgroup *cgroup;
-} RELOCATED;
+};
 
 /* What a CPU adds to the address of any per-CPU variable. */
 extern const unsigned long this_cpu_off __ksym;
@@ -80,40 +84,51 @@ struct {
 	__type(value, struct times);
 } times SEC(".maps");
 
+struct step {
+	__u64 counts;
+	struct times *sum;
+};
+
+/* Adds one CPU's time.  A loop would be verified for each CPU anew. */
+static long add_cpu(__u64 cpu, struct step *step)
+{
+	const unsigned long *offset;
+	__u64 ns;
+
+	if (cpu >= CPUS)
+		return 1;
+	offset = bpf_per_cpu_ptr(&this_cpu_off, cpu);
+	if (!offset)
+		return 1;
+	if (!bpf_probe_read_kernel(&ns, 8, (void *)(step->counts + *offset)))
+		step->sum->ns[cpu] += ns;
+	return 0;
+}
+
 SEC("iter/cgroup")
 int groups(struct bpf_iter__cgroup *ctx)
 {
 	struct cgroup *cgroup = ctx->cgroup;
-	struct cgroup___later *later = (void *)cgroup;
-	const unsigned long *offset;
-	__u64 counts = 0, ns;
-	struct times *sum;
-	__u32 key = 0, cpu;
+	struct step step = {};
+	__u32 key = 0;
 
 	if (!cgroup)
 		return 0;
-	sum = bpf_map_lookup_elem(&times, &key);
-	if (!sum)
+	step.sum = bpf_map_lookup_elem(&times, &key);
+	if (!step.sum)
 		return 0;
 
 	if (__builtin_preserve_field_info(cgroup->rstat_cpu, FIELD_EXISTS)) {
-		if (bpf_probe_read_kernel(&counts, 8, &cgroup->rstat_cpu))
+		if (bpf_probe_read_kernel(&step.counts, 8, &cgroup->rstat_cpu))
 			return 0;
-		counts += (__u64)&((struct cgroup_rstat_cpu *)0)->bstat.cputime.sum_exec_runtime;
+		step.counts += (__u64)&((struct cgroup_rstat_cpu *)0)->bstat.cputime.sum_exec_runtime;
 	} else {
-		if (bpf_probe_read_kernel(&counts, 8, &later->rstat_base_cpu))
+		if (bpf_probe_read_kernel(&step.counts, 8, &cgroup->rstat_base_cpu))
 			return 0;
-		counts += (__u64)&((struct cgroup_rstat_base_cpu *)0)->bstat.cputime.sum_exec_runtime;
+		step.counts += (__u64)&((struct cgroup_rstat_base_cpu *)0)->bstat.cputime.sum_exec_runtime;
 	}
-	sum->groups++;
-	for (cpu = 0; cpu < CPUS; cpu++) {
-		offset = bpf_per_cpu_ptr(&this_cpu_off, cpu);
-		if (!offset)
-			break;
-		if (bpf_probe_read_kernel(&ns, 8, (void *)(counts + *offset)))
-			continue;
-		sum->ns[cpu] += ns;
-	}
+	step.sum->groups++;
+	bpf_loop(CPUS, add_cpu, &step, 0);
 	return 0;
 }
 
