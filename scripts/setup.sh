@@ -3,7 +3,7 @@
 # Installs the Debian packages that building and running Nearwalk needs: only
 # what is missing, without questions. Usage:
 #   setup.sh [kernel|lab|demo|bench|mm|soak|bochs|configs|bpf|all]
-# What bochs, configs and bpf need is not part of all: they run on demand.
+# What bochs and configs need is not part of all: they run on demand.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -18,7 +18,8 @@ soak=(e2fsprogs memcached openjdk-17-jdk-headless postgresql procps
 	python3 redis-server stress-ng)
 bochs=(bochs bochsbios grub-common grub-pc-bin mtools vgabios xorriso)
 configs=(dwarves linux-config-6.12)
-bpf=(clang-14 llvm-14 pahole tmux)
+# The BPF objects built again, and kernels as Debian ships them.
+bpf=(clang-14 debian-archive-keyring gcc kmod llvm-14 make pahole python3 tmux)
 check=(coccinelle shellcheck spin stress-ng)
 
 case ${1:-all} in
@@ -31,7 +32,7 @@ soak) want=("${kernel[@]}" "${lab[@]}" "${soak[@]}") ;;
 bochs) want=("${kernel[@]}" "${lab[@]}" "${bochs[@]}") ;;
 configs) want=("${kernel[@]}" "${lab[@]}" "${configs[@]}") ;;
 bpf) want=("${lab[@]}" "${bpf[@]}") ;;
-all) want=("${kernel[@]}" "${lab[@]}" "${demo[@]}" "${bench[@]}" "${mm[@]}" "${soak[@]}" "${check[@]}") ;;
+all) want=("${kernel[@]}" "${lab[@]}" "${demo[@]}" "${bench[@]}" "${mm[@]}" "${soak[@]}" "${bpf[@]}" "${check[@]}") ;;
 *) die "unknown group '$1'; allowed: kernel, lab, demo, bench, mm, soak, bochs, configs, bpf, all" ;;
 esac
 

@@ -13,15 +13,15 @@ set -euo pipefail
 cd "$ROOT"
 
 # The longest VM comes first.
-stages=(format names clippy shellcheck rust library models checkpatch cocci events kernel layers
+stages=(format names clippy shellcheck rust bpf library models checkpatch cocci events kernel layers
 	kernel-debug selftests-build module lab vm-debug
-	vm-isolated vm-release vm-lazy soak mm vm-domains model vm-memory kunit
+	vm-isolated vm-release vm-lazy soak mm stock vm-domains model vm-memory kunit
 	vm-isolated-lazy vm-fake vm-gates)
 # Run when they are named.
-on_demand=(kernel-stock stock vm-plugin vm-movable vm-bochs)
+on_demand=(kernel-stock vm-plugin vm-movable vm-bochs)
 # Stages that are a VM in which mostly one program runs at a time. Two of them run
 # side by side if there are CPUs for it.
-side_by_side=(vm-debug vm-isolated vm-release vm-lazy vm-domains vm-memory soak mm kunit
+side_by_side=(vm-debug vm-isolated vm-release vm-lazy vm-domains vm-memory soak mm stock kunit
 	vm-isolated-lazy vm-fake vm-gates model vm-movable)
 logs=$BUILD/test
 nearwalk=${CARGO_TARGET_DIR:-$ROOT/target}/debug/nearwalk
@@ -57,7 +57,8 @@ finish() {
 	elif [ "$status" = 77 ]; then
 		say "SKIP  $name$note"
 	else
-		say "ok    $name ($seconds s): $p passed, $s skipped"
+		note=$(sed -n 's/^note: /, /p' "$logs/$name.log" | tr -d '\n')
+		say "ok    $name ($seconds s): $p passed, $s skipped$note"
 	fi
 }
 
@@ -162,14 +163,16 @@ stage_lab() {
 	return $status
 }
 
-# Kernels as Debian ships them; fetches some 200 MB the first time. Also whether
-# the BPF object is what its source makes, for which it installs clang.
-stage_stock() {
+# Whether the BPF objects are what their sources make. Also fetches what the stage
+# `stock` boots, some 320 MB: that one runs beside others.
+stage_bpf() {
 	scripts/setup.sh bpf
-	cargo test --locked -p nearwalk-walk --test object
-	cargo build --locked -p nearwalk
-	scripts/stock.sh
+	NEARWALK_BPF=required cargo test --locked -p nearwalk-walk --test object
+	scripts/stock.sh fetch
 }
+
+# Kernels as Debian ships them, each booted once; STOCK_RUNS names more.
+stage_stock() { scripts/stock.sh; }
 
 # The QEMU plugin: the lens and the counts of nearwalk bench, in short-lived VMs.
 stage_vm-plugin() {
