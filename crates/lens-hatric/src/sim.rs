@@ -64,7 +64,11 @@ impl Setup {
         self.programs.iter().map(|(_, _, n)| n).sum()
     }
 
-    fn check(&self, m: &Stacked) -> Result<(), Refused> {
+    /// Whether it can run on `m`, as far as that is known before it does.
+    ///
+    /// # Errors
+    /// [`Refused`] names the value and what is allowed.
+    pub fn check(&self, m: &Stacked) -> Result<(), Refused> {
         let cpus = m.lens.cpus();
         let vcpus = self.vcpus();
         if vcpus == 0 || vcpus > cpus || self.programs.iter().any(|(_, _, n)| *n == 0) {

@@ -8,6 +8,7 @@ mod fit;
 mod hatric;
 mod overhead;
 mod place;
+mod results;
 mod run;
 mod svg;
 mod sweep;

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! `nearwalk lens sweep`: many runs on all cores, resumable.
 
+use crate::results::Results;
 use crate::run::{Choices, Line, predict, setups};
 use crate::util;
-use anyhow::Context;
 use clap::{Args, ValueEnum};
 use lens_papers::workload::{NAMES, workload};
-use std::fs::OpenOptions;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -61,35 +59,6 @@ fn key(l: &Line) -> (String, String, String, u64, bool) {
     )
 }
 
-/// Results that are in `file` already. What a killed sweep left of a line
-/// after the last line feed is dropped from the file; any other bad line is
-/// an error and leaves the file alone.
-fn finished(file: &Path) -> anyhow::Result<Vec<Line>> {
-    let text = match std::fs::read(file) {
-        Ok(t) => t,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(e).with_context(|| format!("reading {}", file.display())),
-    };
-    let keep = text.iter().rposition(|&b| b == b'\n').map_or(0, |p| p + 1);
-    let done = text[..keep]
-        .split(|&b| b == b'\n')
-        .enumerate()
-        .filter(|(_, line)| !line.is_empty())
-        .map(|(i, line)| {
-            serde_json::from_slice(line)
-                .with_context(|| format!("{}, line {}", file.display(), i + 1))
-        })
-        .collect::<anyhow::Result<_>>()?;
-    if keep < text.len() {
-        OpenOptions::new()
-            .write(true)
-            .open(file)
-            .and_then(|f| f.set_len(keep as u64))
-            .with_context(|| format!("dropping an unfinished line of {}", file.display()))?;
-    }
-    Ok(done)
-}
-
 pub fn run(a: &SweepArgs) -> anyhow::Result<ExitCode> {
     let names: Vec<String> = if a.workload.is_empty() {
         NAMES.iter().map(|n| (*n).to_owned()).collect()
@@ -102,7 +71,7 @@ pub fn run(a: &SweepArgs) -> anyhow::Result<ExitCode> {
         .map(|n| Ok((n, util::machine(n)?)))
         .collect::<anyhow::Result<Vec<_>>>()?;
     let setups = setups(&a.config)?;
-    let mut done = finished(&a.out)?;
+    let (mut out, mut done) = Results::open::<Line>(&a.out)?;
     let mut todo = Vec::new();
     for name in &names {
         for (machine_name, m) in &machines {
@@ -126,13 +95,7 @@ pub fn run(a: &SweepArgs) -> anyhow::Result<ExitCode> {
         }
     }
     let all = done.len() + todo.len();
-    let mut out = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(&a.out)
-        .with_context(|| format!("opening {}", a.out.display()))?;
     let mut finished_now = done.len();
-    let mut failed: Option<std::io::Error> = None;
     let results = util::parallel(
         &todo,
         util::jobs(a.jobs),
@@ -149,10 +112,7 @@ pub fn run(a: &SweepArgs) -> anyhow::Result<ExitCode> {
         |i, r| {
             finished_now += 1;
             if let Ok(line) = r {
-                let text = serde_json::to_string(line).expect("a line is plain data");
-                if let Err(e) = writeln!(out, "{text}") {
-                    failed.get_or_insert(e);
-                }
+                out.add(line);
             }
             eprint!(
                 "\r{finished_now} of {all}: {} {:<12}",
@@ -161,9 +121,7 @@ pub fn run(a: &SweepArgs) -> anyhow::Result<ExitCode> {
         },
     );
     eprintln!();
-    if let Some(e) = failed {
-        return Err(e).with_context(|| format!("writing {}", a.out.display()));
-    }
+    out.close()?;
     for r in results {
         done.push(r?);
     }
@@ -244,7 +202,7 @@ mod tests {
         );
         // Damage elsewhere is not repaired silently.
         std::fs::write(&file, format!("x\n{first}")).unwrap();
-        let e = finished(&file).unwrap_err();
+        let e = Results::open::<Line>(&file).unwrap_err();
         std::fs::remove_file(&file).unwrap();
         assert!(format!("{e:#}").contains("line 1"), "{e:#}");
     }
