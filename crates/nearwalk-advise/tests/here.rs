@@ -7,7 +7,7 @@ mod common;
 
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -21,6 +21,8 @@ struct TwoNodes {
     live: Live,
     /// Whom to end when the look is on, and after how many waits.
     ends: Option<(Child, usize)>,
+    /// A file to make when the look is on.
+    tells: Option<PathBuf>,
 }
 
 impl Source for TwoNodes {
@@ -57,6 +59,9 @@ impl Source for TwoNodes {
 
     fn wait(&mut self, time: Duration) -> Result<(), Error> {
         self.live.wait(time)?;
+        if let Some(file) = self.tells.take() {
+            std::fs::write(file, "").unwrap();
+        }
         if let Some((child, waits)) = &mut self.ends {
             if *waits == 0 {
                 let _ = child.kill();
@@ -131,8 +136,16 @@ fn who_is_killed_while_it_is_looked_at_is_lost() {
 
 #[test]
 fn a_command_that_ends_before_the_look_does_is_lost() {
-    let words = ["--seconds", "600", "--", "sh", "-c", "sleep 0.3"];
-    let ran = run_here(&mut TwoNodes::default(), &words);
+    let dir = scratch("here-ends");
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("on");
+    let command = format!("until [ -e {} ]; do sleep 0.05; done", file.display());
+    let mut host = TwoNodes {
+        tells: Some(file),
+        ..TwoNodes::default()
+    };
+    let words = ["--seconds", "600", "--", "sh", "-c", &command];
+    let ran = run_here(&mut host, &words);
     assert_eq!((ran.status, ran.out.as_str()), (1, ""));
     assert!(ran.err.contains("the command ended after"), "{}", ran.err);
 }

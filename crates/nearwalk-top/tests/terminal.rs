@@ -9,9 +9,11 @@ mod pty;
 
 use std::env;
 use std::ffi::OsString;
+use std::fs;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process;
 use std::thread;
 use std::time::Duration;
 
@@ -21,15 +23,15 @@ use nearwalk_top::live::{self, From};
 use pty::{Terminal, WORDS, command};
 use rustix::process::Signal;
 
-/// The word that stands for a host on which the sampler panics.
-const PANIC: &str = "panic";
+/// What stands for a host on which the sampler panics once a file is there, which follows.
+const PANIC: &str = "panic:";
 
-/// This host, but for the second look at it.
-struct Panics(Live);
+/// This host, until there is a file.
+struct Panics(Live, PathBuf);
 
 impl Source for Panics {
     fn read(&mut self, path: &Path) -> io::Result<String> {
-        assert!(self.0.now() < Duration::from_secs(1), "a panic for a test");
+        assert!(!self.1.exists(), "a panic for a test");
         self.0.read(path)
     }
 
@@ -50,8 +52,8 @@ impl Source for Panics {
 #[ignore = "is what the other tests run in a terminal"]
 fn in_the_terminal() {
     let words = env::var(WORDS).unwrap();
-    if words == PANIC {
-        let source = From::Live(Box::new(Panics(Live::default())));
+    if let Some(file) = words.strip_prefix(PANIC) {
+        let source = From::Live(Box::new(Panics(Live::default(), file.into())));
         live::run(source, Duration::from_secs(1)).unwrap();
         return;
     }
@@ -114,10 +116,13 @@ fn a_signal_ends_it_and_the_terminal_is_as_it_was() {
 
 #[test]
 fn a_panic_ends_it_and_the_terminal_is_as_it_was() {
-    let mut terminal = Terminal::start(PANIC, 80, 24);
-    terminal.until_shown("looking around");
+    let file = env::temp_dir().join(format!("nearwalk-top-panic-{}", process::id()));
+    let mut terminal = Terminal::start(&format!("{PANIC}{}", file.display()), 80, 24);
+    terminal.until("drawn", |text| !text.trim().is_empty());
+    fs::write(&file, "").unwrap();
     assert!(!terminal.end().success());
     terminal.until_shown("a panic for a test");
+    fs::remove_file(&file).unwrap();
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nearwalk_host::Source;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -75,7 +75,7 @@ impl Printed {
         let child = child.map_err(|error| self.bad(&format!("cannot be run: {error}")))?;
         let mut running = Running(child);
         let output = running.read();
-        let end = Instant::now() + self.limit;
+        let end = source.now() + self.limit;
         let mut text = None;
         loop {
             if text.is_none() {
@@ -92,7 +92,7 @@ impl Printed {
                 (Some(status), Some(_)) => return Err(self.bad(&format!("failed: {status}"))),
                 (_, so_far) => text = so_far,
             }
-            if Instant::now() >= end {
+            if source.now() >= end {
                 let limit = self.limit.as_secs_f64();
                 return Err(self.bad(&format!("has not ended after {limit} s")));
             }
@@ -150,7 +150,34 @@ impl Metric for Printed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nearwalk_host::Live;
+    use nearwalk_host::{Error, Live};
+    use std::ffi::OsString;
+    use std::io;
+    use std::path::{Path, PathBuf};
+    use std::time::Instant;
+
+    /// Where much time has passed once a file has been written.
+    struct Until(PathBuf);
+
+    impl Source for Until {
+        fn read(&mut self, _: &Path) -> io::Result<String> {
+            unreachable!()
+        }
+
+        fn list(&mut self, _: &Path) -> io::Result<Vec<OsString>> {
+            unreachable!()
+        }
+
+        fn now(&self) -> Duration {
+            let written = std::fs::read_to_string(&self.0).is_ok_and(|text| text.ends_with('\n'));
+            Duration::from_secs(if written { 3600 } else { 0 })
+        }
+
+        fn wait(&mut self, time: Duration) -> Result<(), Error> {
+            thread::sleep(time);
+            Ok(())
+        }
+    }
 
     fn ask(command: &str) -> Result<f64, String> {
         let asked = Printed::new(command.into(), false).ask(&mut Live::default());
@@ -192,7 +219,7 @@ mod tests {
                 false,
             )
         };
-        let error = metric.ask(&mut Live::default()).unwrap_err().to_string();
+        let error = metric.ask(&mut Until(dir.clone())).unwrap_err().to_string();
         assert!(error.contains("has not ended after 0.3 s"), "{error}");
         let pid = std::fs::read_to_string(&dir).unwrap();
         std::fs::remove_file(&dir).unwrap();
