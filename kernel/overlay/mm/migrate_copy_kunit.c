@@ -210,8 +210,11 @@ static void test_failing_copy(struct kunit *test)
 
 static void test_helpers_by_size(struct kunit *test)
 {
-	int node = numa_nearest_node(numa_node_id(), N_CPU), was = copy_threads;
+	int node, was = copy_threads;
 
+	/* The CPU that it runs on is none of those that are idle. */
+	migrate_disable();
+	node = numa_nearest_node(numa_node_id(), N_CPU);
 	WRITE_ONCE(copy_threads, 1);
 	KUNIT_EXPECT_EQ(test, 0, copy_helpers(node, 1UL << 18));
 	WRITE_ONCE(copy_threads, COPY_THREADS_MAX);
@@ -219,10 +222,10 @@ static void test_helpers_by_size(struct kunit *test)
 	KUNIT_EXPECT_LE(test, copy_helpers(node, COPY_HELPER_PAGES), 1);
 	KUNIT_EXPECT_LE(test, copy_helpers(node, 2 * COPY_HELPER_PAGES), 2);
 	KUNIT_EXPECT_LT(test, copy_helpers(node, 1UL << 18), COPY_THREADS_MAX);
-	/* This CPU is not idle. */
 	KUNIT_EXPECT_LT(test, copy_helpers(node, 1UL << 18),
 			cpumask_weight(cpumask_of_node(node)));
 	WRITE_ONCE(copy_threads, was);
+	migrate_enable();
 }
 
 /* What somebody else can still change is left to the move. */

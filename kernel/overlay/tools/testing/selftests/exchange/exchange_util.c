@@ -110,7 +110,19 @@ const char *exchange_start(void)
 	return NULL;
 }
 
-/* Others isolate pages, too, but put them back before long. */
+static bool more(const struct counts *a, const struct counts *b)
+{
+	bool found = a->isolated[0] > b->isolated[0] ||
+		     a->isolated[1] > b->isolated[1] || a->mlocked > b->mlocked;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(thp_sizes); i++)
+		found |= a->partially_mapped[i] > b->partially_mapped[i] ||
+			 a->anon[i] > b->anon[i];
+	return found;
+}
+
+/* Others isolate pages, too, at the beginning as well, but put them back before long. */
 static int leftover(void)
 {
 	time_t end = time(NULL) + 30;
@@ -118,7 +130,7 @@ static int leftover(void)
 
 	do {
 		count(&now);
-		if (!memcmp(&now, &before, sizeof(now)))
+		if (!more(&now, &before))
 			return 0;
 		usleep(100000);
 	} while (time(NULL) < end);

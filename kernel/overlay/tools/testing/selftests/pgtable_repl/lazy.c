@@ -564,11 +564,13 @@ TEST_F(lazy, protection_of_shared_page)
 
 static int drop_few(struct area *area)
 {
+	wait_until_all_run();
 	return madvise(area->mem, FEW * PMD_SIZE, MADV_DONTNEED);
 }
 
 static int drop_many(struct area *area)
 {
+	wait_until_all_run();
 	return madvise(area->mem, area->len, MADV_DONTNEED);
 }
 

@@ -201,6 +201,19 @@ static const char *stuck_start(struct stuck *s, const char *group, const char *o
 	return tries < PATIENCE ? NULL : "a frozen file system does not stop a fault";
 }
 
+/* Whether a process comes to wait for what nobody can interrupt. */
+static bool waits(pid_t pid)
+{
+	int tries;
+
+	for (tries = 0; tries < PATIENCE; tries++) {
+		if (state_of(pid) == 'D')
+			return true;
+		pause_ms(10);
+	}
+	return false;
+}
+
 /* Until so many of a group hang; false if they never do. */
 static bool all_stuck(const char *group, int nr)
 {
@@ -428,6 +441,8 @@ TEST_F(cgroup, limit_frees_before_it_waits)
 	why = stuck_start(&s, GROUP, "eager");
 	if (why)
 		SKIP(return, "%s", why);
+	/* The more he waits for, one after the other, the longer. */
+	EXPECT_TRUE(all_stuck(GROUP, 5));
 	before = group_memory();
 	max = begin(write_max, GROUP);
 	for (tries = 0; tries < PATIENCE && state_of(max) != 'Z'; tries++) {
@@ -1033,7 +1048,6 @@ TEST_F(cgroup, fork_holds_up_nobody)
 	struct stuck s = { .forks = true };
 	const char *why;
 	char limit[32];
-	int tries;
 
 	if (probe_begin())
 		SKIP(return, "needs uprobes");
@@ -1045,9 +1059,7 @@ TEST_F(cgroup, fork_holds_up_nobody)
 		 repl_read_long(GROUP "/memory.current") + 16 * (long)PAGE);
 	EXPECT_EQ(0, put(GROUP, "memory.max", limit));
 	EXPECT_EQ(1, write(s.fork_now[1], "f", 1));
-	for (tries = 0; tries < PATIENCE && state_of(*s.forker) != 'D'; tries++)
-		pause_ms(10);
-	EXPECT_EQ('D', state_of(*s.forker));
+	EXPECT_TRUE(waits(*s.forker));
 	EXPECT_EQ(0, ends(begin(set_probe, "1")));
 	EXPECT_EQ(0, ends(begin(fork_and_wait, NULL)));
 	EXPECT_EQ(0, put(GROUP, "memory.max", "max"));
@@ -1065,16 +1077,13 @@ TEST_F(cgroup, who_asks_can_be_killed)
 	const char *why;
 	char pid[16];
 	pid_t asks;
-	int tries;
 
 	why = stuck_start(&s, NULL, "eager");
 	if (why)
 		SKIP(return, "%s", why);
 	snprintf(pid, sizeof(pid), "%d", s.pid);
 	asks = begin(write_own, pid);
-	for (tries = 0; tries < PATIENCE && state_of(asks) != 'D'; tries++)
-		pause_ms(10);
-	EXPECT_EQ('D', state_of(asks));
+	EXPECT_TRUE(waits(asks));
 	kill(asks, SIGKILL);
 	EXPECT_EQ(128 + SIGKILL, ends(asks));
 	EXPECT_EQ(0, stuck_thaw(&s));

@@ -59,9 +59,9 @@ int ranger_stop(void)
 
 	if (repl_supported() && repl_check(getpid()))
 		errors++;
-	/* Others isolate pages, too, but put them back before long. */
-	while (repl_vmstat("nr_isolated_anon") != isolated[0] ||
-	       repl_vmstat("nr_isolated_file") != isolated[1]) {
+	/* Others isolate pages, too, at the beginning as well, but put them back. */
+	while (repl_vmstat("nr_isolated_anon") > isolated[0] ||
+	       repl_vmstat("nr_isolated_file") > isolated[1]) {
 		if (time(NULL) >= end) {
 			printf("# isolated %ld %ld, were %ld %ld\n",
 			       repl_vmstat("nr_isolated_anon"),
