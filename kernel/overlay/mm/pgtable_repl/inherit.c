@@ -198,6 +198,7 @@ void pgtable_repl_forked(struct task_struct *child)
  */
 void pgtable_repl_exec_done(void)
 {
-	if (repl_may_be_behind())
-		pgtable_repl_follow(current->mm, NULL);
+	if (repl_may_be_behind() &&
+	    pgtable_repl_follow(current->mm, NULL) == -ENOMEM)
+		pgtable_repl_task_behind(current);
 }

@@ -113,6 +113,26 @@ bool pgtable_repl_node_ran_out(int nid)
 	return first;
 }
 
+#ifdef CONFIG_MEMCG
+static bool repl_counter_room(struct mem_cgroup *memcg,
+			      struct page_counter *counter, unsigned long limit,
+			      unsigned int share, unsigned long pages)
+{
+	unsigned long used = page_counter_read(counter);
+	unsigned long cache;
+
+	if (limit >= totalram_pages() || used + limit / share + pages <= limit)
+		return true;
+	cache = memcg_page_state(memcg, NR_ACTIVE_FILE) +
+		memcg_page_state(memcg, NR_INACTIVE_FILE);
+	/* What memory.min protects stays, also when somebody is killed. */
+	cache -= min_t(unsigned long, cache,
+		       atomic_long_read(&memcg->memory.children_min_usage));
+	used -= min(used, cache);
+	return used + limit / share + pages <= limit;
+}
+#endif
+
 /**
  * pgtable_repl_memcg_room() - whether a memory cgroup has room for copies
  * @memcg: by pgtable_repl_get_memcg()
@@ -130,23 +150,17 @@ bool pgtable_repl_memcg_room(struct mem_cgroup *memcg, unsigned int share,
 #ifdef CONFIG_MEMCG
 	struct mem_cgroup *m;
 
-	for (m = memcg; m && room; m = parent_mem_cgroup(m)) {
-		unsigned long limit = min(READ_ONCE(m->memory.max),
-					  READ_ONCE(m->memory.high));
-		unsigned long used = page_counter_read(&m->memory);
-		unsigned long cache;
-
-		if (mem_cgroup_is_root(m) || limit >= totalram_pages())
-			continue;
-		if (used + limit / share + pages <= limit)
-			continue;
-		cache = memcg_page_state(m, NR_ACTIVE_FILE) +
-			memcg_page_state(m, NR_INACTIVE_FILE);
-		/* What memory.min protects stays, also when somebody is killed. */
-		cache -= min_t(unsigned long, cache,
-			       atomic_long_read(&m->memory.children_min_usage));
-		used -= min(used, cache);
-		room = used + limit / share + pages <= limit;
+	for (m = memcg; m && !mem_cgroup_is_root(m) && room;
+	     m = parent_mem_cgroup(m)) {
+		room = repl_counter_room(m, &m->memory,
+					 min(READ_ONCE(m->memory.max),
+					     READ_ONCE(m->memory.high)),
+					 share, pages);
+		/* Of version 1: with what is in swap. */
+		if (room && !cgroup_subsys_on_dfl(memory_cgrp_subsys))
+			room = repl_counter_room(m, &m->memsw,
+						 READ_ONCE(m->memsw.max),
+						 share, pages);
 	}
 #endif
 	return room;

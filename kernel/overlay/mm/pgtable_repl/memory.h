@@ -417,5 +417,6 @@ void pgtable_repl_count(struct pgtable_repl_owner *owner, struct page *page,
 			int sign);
 int pgtable_repl_set_reserve(unsigned long pages);
 unsigned long pgtable_repl_reserve_pages(int nid);
+unsigned int pgtable_repl_swap_debt(unsigned int owed);
 
 #endif /* _MM_PGTABLE_REPL_MEMORY_H */

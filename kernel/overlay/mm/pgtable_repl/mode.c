@@ -59,11 +59,16 @@ static bool repl_follow_task(struct task_struct *task, struct repl_wait *wait)
 	struct mm_struct *mm = pgtable_repl_task_mm(task);
 	struct pgtable_repl_policy old, new;
 	bool changed;
+	int err;
 
 	if (!mm)
 		return false;
 	pgtable_repl_get(mm, &old);
-	changed = pgtable_repl_follow(mm, wait) > 0;
+	err = pgtable_repl_follow(mm, wait);
+	changed = err > 0;
+	/* For want of memory for its bookkeeping: come back. */
+	if (err == -ENOMEM)
+		wait->busy = true;
 	pgtable_repl_get(mm, &new);
 	mmput_async(mm);
 	/* A group's is changed by users, as often as they like. */

@@ -304,27 +304,38 @@ static struct page *repl_alloc_node(int nid, unsigned int order, gfp_t gfp)
 	return page;
 }
 
-/*
- * Charge a page to the active memory cgroup; false if that is at its limit.
+/**
+ * pgtable_repl_swap_debt() - replace what a worker owes to groups over memory.high
+ * @owed: 0 before it charges, what that returned afterwards
  *
  * Who charges to a group that is over memory.high or memory.swap.high is made to
  * sleep, soon after what it owes is more than one batch.  A thread of the kernel
  * has work of others to do, and may hold the mmap lock: it owes nothing, neither
  * here nor where it is charged to next.
+ *
+ * Return: what it owed; 0 for other tasks, whose debt stays.
  */
+unsigned int pgtable_repl_swap_debt(unsigned int owed)
+{
+#ifdef CONFIG_MEMCG
+	if (current->flags & PF_KTHREAD)
+		return xchg(&current->memcg_nr_pages_over_high, owed);
+#endif
+	return 0;
+}
+
+/* Charge a page to the active memory cgroup; false if that is at its limit. */
 static bool repl_charge(struct page *page, unsigned int order, gfp_t gfp)
 {
 #ifdef CONFIG_MEMCG
-	unsigned int owed = current->memcg_nr_pages_over_high;
+	unsigned int owed;
 	int err;
 
 	if (!memcg_kmem_online())
 		return true;
-	if (current->flags & PF_KTHREAD)
-		current->memcg_nr_pages_over_high = 0;
+	owed = pgtable_repl_swap_debt(0);
 	err = __memcg_kmem_charge_page(page, gfp, order);
-	if (current->flags & PF_KTHREAD)
-		current->memcg_nr_pages_over_high = owed;
+	pgtable_repl_swap_debt(owed);
 	return !err;
 #else
 	return true;

@@ -174,7 +174,7 @@ struct repl_repair_pass {
  * thread has left the address space, it has no process any more.
  *
  * Of a child in fork nobody can say: what its owner points to goes without a grace
- * period, but for the task itself, if fork fails.
+ * period, but for the task itself, if fork fails.  Once that has failed, it has none.
  *
  * Context: any.
  */
@@ -183,13 +183,14 @@ bool pgtable_repl_dying(struct pgtable_repl_owner *owner)
 	bool dying = false;
 #ifdef CONFIG_MEMCG
 	struct task_struct *task;
+	bool forking;
 
-	/* Pairs with smp_store_release() in pgtable_repl_forked(). */
-	if (smp_load_acquire(&owner->forking))
-		return false;
 	rcu_read_lock();
+	/* Pairs with smp_store_release() in pgtable_repl_forked(). */
+	forking = smp_load_acquire(&owner->forking);
 	task = rcu_dereference(owner->mm->owner);
-	dying = !task || (READ_ONCE(task->signal->flags) & SIGNAL_GROUP_EXIT);
+	dying = !task || (!forking &&
+			  (READ_ONCE(task->signal->flags) & SIGNAL_GROUP_EXIT));
 	rcu_read_unlock();
 #endif
 	return dying;

@@ -280,6 +280,10 @@ static void repl_test_stops_for_the_dying(struct kunit *test)
 	WRITE_ONCE(t->mm->owner, NULL);
 	KUNIT_EXPECT_TRUE(test, pgtable_repl_dying(mm_repl_owner(t->mm)));
 	KUNIT_EXPECT_EQ(test, repl_test_all(t), 0);
+	/* Or it never had one, since fork failed. */
+	mm_repl_owner(t->mm)->forking = true;
+	KUNIT_EXPECT_TRUE(test, pgtable_repl_dying(mm_repl_owner(t->mm)));
+	mm_repl_owner(t->mm)->forking = false;
 	WRITE_ONCE(t->mm->owner, owner);
 	KUNIT_EXPECT_NULL(test, table->pt_repl);
 	KUNIT_EXPECT_FALSE(test, nodes_empty(t->mm->pgtable_repl->owner.lacking));

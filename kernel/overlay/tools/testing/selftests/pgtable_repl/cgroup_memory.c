@@ -11,15 +11,22 @@
 #define FAULT		"/sys/kernel/debug/fail_pgtable_repl/"
 #define MANY		1024
 
-/* How many processes of the group were killed for want of memory. */
-static long oom_kills(void)
+/* How often something has happened to the group, by a name of memory.events. */
+static long memory_events(const char *name)
 {
-	char text[4096], *at;
+	char text[4096], word[32], *at;
 
 	if (repl_read_file(GROUP "/memory.events", text, sizeof(text)))
 		return -1;
-	at = strstr(text, "\noom_kill ");
-	return at ? strtol(at + strlen("\noom_kill "), NULL, 10) : -1;
+	snprintf(word, sizeof(word), "\n%s ", name);
+	at = strstr(text, word);
+	return at ? strtol(at + strlen(word), NULL, 10) : -1;
+}
+
+/* How many processes of the group were killed for want of memory. */
+static long oom_kills(void)
+{
+	return memory_events("oom_kill");
 }
 
 /* 0 if a child finds what it should. */
@@ -258,6 +265,7 @@ TEST_F(cgroup, policy_kills_nobody)
 {
 	pid_t pid[MEMBERS];
 	char text[32];
+	long hits;
 	int i;
 
 	for (i = 0; i < MEMBERS; i++) {
@@ -271,8 +279,11 @@ TEST_F(cgroup, policy_kills_nobody)
 	snprintf(text, sizeof(text), "%ld",
 		 repl_read_long(GROUP "/memory.current"));
 	ASSERT_EQ(0, put(GROUP, "memory.max", text));
+	hits = memory_events("max");
 	EXPECT_EQ(0, set_policy(GROUP, "eager"));
 	EXPECT_EQ(0, oom_kills());
+	/* Nor is reclaim tried for each, while its mmap lock is held. */
+	EXPECT_EQ(hits, memory_events("max"));
 	EXPECT_EQ(0, put(GROUP, "memory.max", "max"));
 	/* What they had to do without, they get when there is room. */
 	for (i = 0; i < MEMBERS; i++)
