@@ -35,6 +35,12 @@ apt_in() {
 		-o Acquire::Retries=5 -o APT::Update::Error-Mode=any "$@"
 }
 
+# again COMMAND...: up to three times. A mirror that is being brought up to date has
+# lists that its files do not fit.
+again() {
+	"$@" || { sleep 20 && "$@"; } || { sleep 60 && "$@"; }
+}
+
 # The lists, from the mirrors that the host's apt is set up for.
 look_for_kernels() {
 	local release suite mirror dir key=/usr/share/keyrings/debian-archive-keyring.gpg
@@ -56,8 +62,12 @@ look_for_kernels() {
 	for dir in current newest; do
 		[ -s "$stock/$dir/sources.list" ] || die "apt has no source for '$release main'"
 		say "stock: looking for kernels, $dir"
-		"$dir" apt-get update >"$stock/$dir/log" 2>&1 ||
-			die "apt cannot fetch the lists of packages; see $stock/$dir/log"
+		if again "$dir" apt-get update >"$stock/$dir/log" 2>&1; then continue; fi
+		tail -n 5 "$stock/$dir/log" >&2
+		# Without a network, what is there will do.
+		[ -s "$list" ] || die "apt cannot fetch the lists of packages; see $stock/$dir/log"
+		say "stock: no lists; going on with what was fetched on $(date -r "$list" +%F)"
+		return 1
 	done
 }
 
@@ -88,8 +98,8 @@ fetch() {
 		from=newest
 		! known current "$package" || from=current
 		rm -f "$stock/deb/${package}"_*.deb
-		(cd "$stock/deb" && "$from" apt-get download "$package" >&2) ||
-			die "cannot fetch $package; see $stock/$from/log"
+		(cd "$stock/deb" && again "$from" apt-get download "$package" >&2) ||
+			die "cannot fetch $package"
 		deb=$(find "$stock/deb" -name "${package}_*.deb")
 		dpkg-deb -x "$deb" "$root"
 		dpkg-deb -f "$deb" Version >"$root/version"
@@ -110,7 +120,8 @@ build_module() {
 	fetch "$headers" "linux-headers-$release" $kbuild
 	kdir=$headers/usr/src/linux-headers-$release
 	# It names other packages' files by where they would be installed.
-	sed -i "s|\([ =]\)/usr/|\1$headers/usr/|" "$kdir/Makefile"
+	grep -qF "$headers" "$kdir/Makefile" ||
+		sed -i "s|\([ =]\)/usr/|\1$headers/usr/|" "$kdir/Makefile"
 	make -C module KDIR="$kdir" BUILD="$stock/module" >"$stock/module-$release.log" 2>&1 ||
 		die "the module does not build for $release; see $stock/module-$release.log"
 }
@@ -118,16 +129,18 @@ build_module() {
 # Everything that the boots need, and in $list what to boot.
 prepare() {
 	local packages=("$@") package release
-	look_for_kernels
-	[ $# != 0 ] || packages=("$(current apt-cache depends linux-image-amd64 | image_of)"
-		"$(current apt-cache depends linux-image-6.12-amd64 | image_of)"
+	look_for_kernels || return 0
+	[ $# != 0 ] || packages=("$(current apt-cache depends linux-image-6.12-amd64 | image_of)"
 		"$(newest apt-cache depends linux-image-amd64 | image_of)")
+	[ $# != 0 ] || [ "${#runs[@]}" = 0 ] ||
+		packages=("$(current apt-cache depends linux-image-amd64 | image_of)" "${packages[@]}")
 	for package in "${packages[@]}"; do
 		[ -n "$package" ] || die "the mirror does not have all of the kernels; see $stock/*/log"
 		release=${package#linux-image-}
 		mapfile -t all < <(parts "$package")
 		fetch "$stock/root/$release" "${all[@]}"
-		/sbin/depmod -b "$stock/root/$release" "$release"
+		[ -e "$stock/root/$release/lib/modules/$release/modules.dep" ] ||
+			/sbin/depmod -b "$stock/root/$release" "$release"
 		build_module "$release"
 	done
 	printf '%s\n' "${packages[@]#linux-image-}" >"$list"
@@ -168,11 +181,12 @@ run() {
 }
 
 list=$stock/kernels
+[ "${#runs[@]}" = 0 ] || list=$stock/kernels-all
 case ${1:-} in
 fetch) prepare ;;
 # What was fetched just now is not asked for again.
 '') [ -n "$(find "$list" -mmin -300 2>/dev/null)" ] || prepare ;;
-*) list=$stock/named && prepare "$@" ;;
+*) list=$stock/named && rm -f "$list" && prepare "$@" ;;
 esac
 [ "${1:-}" != fetch ] || exit 0
 
@@ -184,7 +198,6 @@ for release in "${kernels[@]}"; do
 	wanted=("${runs[@]}")
 	if [ "${#runs[@]}" = 0 ]; then
 		case $release in
-		6.1.*) [ $# != 0 ] || continue ;;&
 		6.*) wanted=(plain) ;;
 		*) wanted=(la57) ;;
 		esac
