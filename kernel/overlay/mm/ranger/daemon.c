@@ -124,7 +124,8 @@ static int pace(struct mm_struct *mm)
 		return -ECANCELED;
 	if (!freezing(current) && ran_ns() < SLICE_NS)
 		return 0;
-	mmput(mm);
+	/* To end an address space may take for ever: not here. */
+	mmput_async(mm);
 	rest();
 	try_to_freeze();
 	return mmget_not_zero(mm) ? 0 : -ESRCH;
@@ -145,7 +146,7 @@ static void serve(struct mm_struct *mm)
 	mmgrab(mm);
 	err = ranger_pass(mm, &policy, pace, &stats);
 	if (err != -ESRCH)
-		mmput(mm);
+		mmput_async(mm);
 	/* For what is left of the last slice, too. */
 	rest();
 	stats.ran_ns = pass_ran_ns;
@@ -242,6 +243,8 @@ static int daemon(void *unused)
 		before = READ_ONCE(asked);
 		make_round();
 		ranger_forget_dead();
+		/* No pass may follow that does so. */
+		ranger_claims_sweep();
 		if (is_done(before))
 			return 0;
 		sleep_for(begin, interval_for, before);

@@ -498,6 +498,7 @@ int ranger_pass(struct mm_struct *mm, const struct ranger_policy *policy,
 	int err;
 
 	memset(stats, 0, sizeof(*stats));
+	stats->error = -ENOMEM;
 	if (!pass)
 		return -ENOMEM;
 	pass->policy = policy;

@@ -13,8 +13,13 @@
 #include "../internal.h"
 #include "ranger.h"
 
-/* Extents that are not finished, of a process and those that it was forked from. */
+/*
+ * Extents that are not finished, of mappings and of the processes that it was forked
+ * from, on each node.  When few are left, the one that was touched longest ago is
+ * finished: what comes later of it gets a claim of its own.
+ */
 #define EXTENTS	32
+#define SPARE	8
 /* Offsets of frame and index that are counted at a time. */
 #define VOTES	8
 
@@ -35,10 +40,12 @@ struct extent {
 	int nid;
 	pgoff_t first;
 	pgoff_t end;
+	unsigned long touched;		/* the survey's clock */
 	struct vote vote[VOTES];
 };
 
 struct ranger_survey {
+	unsigned long clock;
 	struct extent extent[EXTENTS];
 };
 
@@ -132,9 +139,25 @@ void ranger_survey_add(struct ranger_survey *survey, struct folio *folio,
 
 	if (!extent)
 		return;
+	extent->touched = ++survey->clock;
 	extent->end = max(extent->end, folio->index + folio_nr_pages(folio));
 	if (!(offset & (align - 1)))
 		count_vote(extent, offset, folio_nr_pages(folio));
+}
+
+/* The extent that was touched longest ago, if there are few that are unused. */
+static struct extent *oldest(struct ranger_survey *survey)
+{
+	struct extent *extent, *old = NULL;
+	unsigned int unused = 0;
+
+	for (extent = survey->extent; extent < survey->extent + EXTENTS; extent++) {
+		if (!extent->object)
+			unused++;
+		else if (!old || extent->touched < old->touched)
+			old = extent;
+	}
+	return unused < SPARE ? old : NULL;
 }
 
 /**
@@ -162,7 +185,9 @@ bool ranger_survey_next(struct ranger_survey *survey, bool all,
 		if (all || newer < end)
 			goto found;
 	}
-	return false;
+	extent = oldest(survey);
+	if (!extent)
+		return false;
 found:
 	best = &extent->vote[0];
 	for (vote = extent->vote; vote < extent->vote + VOTES; vote++)

@@ -120,6 +120,32 @@ RANGER_TEST(huge_pages)
 	of_size(_metadata, 4 * LEN, PMD_SIZE);
 }
 
+/* Each with neighbours that it cannot be merged with, as stacks of threads are. */
+RANGER_TEST_ONCE(many_mappings)
+{
+	const size_t step = 2 * PMD_SIZE;
+	const int nr = 48, touched = 16;
+	char *mem, *at;
+	int i;
+
+	mem = repl_mmap_aligned(nr * step, PMD_SIZE, PROT_NONE, MAP_PRIVATE |
+				MAP_ANONYMOUS | MAP_NORESERVE, -1);
+	ASSERT_NE(MAP_FAILED, mem);
+	for (i = 0; i < nr; i++) {
+		at = mem + i * step;
+		ASSERT_EQ(0, mprotect(at, PMD_SIZE, PROT_READ | PROT_WRITE));
+		ASSERT_EQ(0, madvise(at, PMD_SIZE, MADV_NOHUGEPAGE));
+		memset(at, i + 1, touched * PAGE);
+	}
+	ASSERT_EQ(0, ranger_run(getpid(), "run"));
+	EXPECT_EQ(1, ranger_count(getpid(), "complete"));
+	EXPECT_LE(nr, ranger_count(getpid(), "mappings"));
+	EXPECT_GT(touched, ranger_count(getpid(), "no_claim"));
+	for (i = 0; i < nr; i++)
+		EXPECT_EQ(i + 1, mem[i * step + (touched - 1) * PAGE]);
+	munmap(mem, nr * step);
+}
+
 /* What is touched later goes on where the rest ends. */
 RANGER_TEST_ONCE(growth)
 {
