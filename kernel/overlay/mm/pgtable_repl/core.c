@@ -173,23 +173,14 @@ enum repl_by {
 static bool repl_is_default(struct mm_struct *mm,
 			    const struct pgtable_repl_policy *policy);
 
-/*
- * The state of an address space, if need be a new one; NULL without memory.
- *
- * Who follows a policy of others does so with the mmap lock held, maybe in a worker
- * that has all groups to see to.  It is not to reclaim in a group that is full:
- * without room there would be no copies either.
- */
-static struct pgtable_repl *repl_state(struct mm_struct *mm,
-				       struct mem_cgroup *memcg, bool others)
+/* The state of an address space, if need be a new one; NULL without memory. */
+static struct pgtable_repl *repl_state(struct mm_struct *mm)
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
 	unsigned int owed;
 
 	if (repl)
 		return repl;
-	if (others && !pgtable_repl_memcg_room(memcg, REPL_MEMCG_SHARE, 1))
-		return NULL;
 	owed = pgtable_repl_swap_debt(0);
 	repl = pgtable_repl_create(mm, false, REPL_GFP_STATE);
 	pgtable_repl_swap_debt(owed);
@@ -261,10 +252,19 @@ static int repl_set(struct mm_struct *mm,
 
 	memcg = get_mem_cgroup_from_mm(mm);
 	old_memcg = set_active_memcg(memcg);
+	/*
+	 * Who follows a policy of others does so with the mmap lock held, maybe in a
+	 * worker that has all groups to see to.  It is not to reclaim in a group that
+	 * is full for an address space without state: there would be no copies either.
+	 */
+	err = -ENOMEM;
+	if (on && wait && by == REPL_BY_DEFAULT && !mm_pgtable_repl(mm) &&
+	    !pgtable_repl_memcg_room(memcg, REPL_MEMCG_SHARE, 1))
+		goto put;
 	err = pgtable_repl_lock(mm, wait);
 	if (err)
 		goto put;
-	repl = repl_state(mm, memcg, wait && by == REPL_BY_DEFAULT);
+	repl = repl_state(mm);
 	err = repl ? repl_may_set(mm, policy, by) : -ENOMEM;
 	if (!err && on)
 		err = repl_unshare(mm, wait);
