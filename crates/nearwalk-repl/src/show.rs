@@ -122,9 +122,9 @@ pub(crate) fn render(processes: &[Process]) -> String {
                         None => [(); 3].map(|()| "-".to_owned()),
                     });
                 }
-                row.extend(nodes.iter().map(|node| {
-                    let pages = status.pages.get(node).copied().unwrap_or(0);
-                    pages.to_string()
+                row.extend(nodes.iter().map(|node| match status.pages.get(node) {
+                    None | Some(0) if status.pending.contains(*node) => "soon".to_owned(),
+                    pages => pages.copied().unwrap_or(0).to_string(),
                 }));
                 row
             },
@@ -300,6 +300,17 @@ mod tests {
                 "4711  sh?[31m    eager  0,2    inherited          3   5     0   6   0\n",
             )
         );
+    }
+
+    #[test]
+    fn a_child_that_waits_for_its_copies_says_so() {
+        let mut fixture = machine();
+        let waits = HALF.replace("N0=5 N2=6", "") + "pending:\t0,2\n";
+        fixture.process(4712, "forked", &waits);
+        let text = render(&replicated(&fixture).unwrap().0);
+        let line = text.lines().last().unwrap();
+        let end: Vec<&str> = line.split_whitespace().rev().take(4).collect();
+        assert_eq!(end, ["0", "soon", "0", "soon"], "{text}");
     }
 
     #[test]

@@ -110,6 +110,9 @@ pub struct Status {
     /// Links to a remote canonical table that were made because there was no
     /// local memory for a copy.
     pub fallbacks: u64,
+    /// On these nodes a child gets its copies when it has lived for a while.
+    #[serde(skip_serializing_if = "NodeSet::is_empty")]
+    pub pending: NodeSet,
     /// What lazy trees did; nothing in other modes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lazy: Option<Lazy>,
@@ -183,8 +186,12 @@ impl FromStr for Status {
             }
             Err(_) => None,
         };
+        let pending = value("pending").unwrap_or_default();
         Ok(Self {
             lazy,
+            pending: pending
+                .parse()
+                .map_err(|why| wrong("pending", pending, why))?,
             mode: value("mode")?.into(),
             nodes: nodes.parse().map_err(|why| wrong("nodes", nodes, why))?,
             source: value("source")?.into(),
@@ -230,6 +237,20 @@ mod tests {
             serde_json::to_value(&status).unwrap()["mode"],
             serde_json::json!("keen")
         );
+    }
+
+    #[test]
+    fn a_child_that_waits_is_read() {
+        let text = ON.replace("N0=12 N1=11 N3=9", "") + "pending:\t0-1,3\n";
+        let status: Status = text.parse().unwrap();
+        assert_eq!(status.pending, status.nodes);
+        let json = serde_json::to_value(&status).unwrap();
+        assert_eq!(json["pending"], json["nodes"]);
+        let json = serde_json::to_value(ON.parse::<Status>().unwrap()).unwrap();
+        assert_eq!(json.get("pending"), None);
+        let error = text.replace("pending:\t0", "pending:\tx").parse::<Status>();
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("`pending: x-1,3`"), "{error}");
     }
 
     #[test]
