@@ -134,7 +134,7 @@ config_kcsan() {
 		options=(--icount --append "loglevel=3 sysctl.vm.pgtable_repl_mode=$mode")
 		boot "$out" "kcsan-$mode" "${options[@]}" -- env PGTABLE_REPL_TEST_PERCENT=25 \
 			"$ROOT/lab/kcsan.sh" "$BUILD/selftests/run_kselftest.sh" -o 1800 \
-			-t pgtable_repl:race -t pgtable_repl:stale -t pgtable_repl:ops_fork
+			-t pgtable_repl:race -t pgtable_repl:stale -t pgtable_repl:ops_fork -t pgtable_repl:young
 		boot "$out" "kcsan-model-$mode" "${options[@]}" -- \
 			"$ROOT/lab/kcsan.sh" "$BUILD/selftests/pgtable_repl/model" --mode mix --seed 100 --seeds 2 --ops 100
 	done
@@ -211,7 +211,8 @@ config_cloud() {
 		CONFIG_FUNCTION_GRAPH_TRACER=y CONFIG_DEBUG_INFO_BTF=y CONFIG_HYPERV=m CONFIG_XEN_PV=y CONFIG_CMA=y
 	compile "$out" bzImage
 	selftests "$out" cloud
-	selftests "$out" cloud-lazy --append sysctl.vm.pgtable_repl_mode=4
+	selftests "$out" cloud-lazy --append sysctl.vm.pgtable_repl_mode=4 \
+		--append sysctl.vm.pgtable_repl_fork_delay=0
 }
 
 # What a seed chose must compile whatever it is; what it takes to have the feature

@@ -233,6 +233,7 @@ stage_vm-lazy() {
 	tests+=(-t migrate_copy:copy -t exchange:shapes -t exchange:refused -t exchange:storm)
 	tests+=(-t tier:moves -t tier:rules)
 	selftests_in_vm vm-lazy ours 1200 --append sysctl.vm.pgtable_repl_mode=4 \
+		--append sysctl.vm.pgtable_repl_fork_delay=0 \
 		--append kfence.sample_interval=10 -- "${tests[@]}"
 }
 
