@@ -6,8 +6,10 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 
+use bytemuck::{Pod, Zeroable};
 use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{MapCore, Object, ObjectBuilder};
+use memmap2::{Advice, MmapMut, MmapOptions};
 
 use crate::entry;
 use crate::map::Map;
@@ -22,6 +24,7 @@ const PROGRAM: &[u8] = include_bytes!("../bpf/walk.bpf.o");
 const BUDGET_NS: u64 = 100_000;
 
 /// `struct mailbox` of `bpf/walk.h`.
+#[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Mailbox {
     base: u64,
@@ -44,6 +47,7 @@ struct Mailbox {
 
 const VMAS: usize = 1024;
 
+#[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Question {
     from: u64,
@@ -53,6 +57,7 @@ struct Question {
     table: u64,
 }
 
+#[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Mapping {
     start: u64,
@@ -62,45 +67,25 @@ struct Mapping {
 
 /// The mailbox, mapped. The kernel writes to it in our own read() only, during
 /// which nothing is borrowed from here.
-struct Shared(*mut Mailbox);
+struct Shared(MmapMut);
 
 impl Shared {
     fn map(map: &impl MapCore) -> io::Result<Self> {
         if map.value_size() as usize != size_of::<Mailbox>() {
             return Err(io::Error::other("walk.bpf.o is of another source"));
         }
-        // SAFETY: a new mapping, as long as the map's only value.
-        let at = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                size_of::<Mailbox>(),
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                map.as_fd().as_raw_fd(),
-                0,
-            )
-        };
-        if at == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Shared(at.cast()))
+        let fd = map.as_fd().as_raw_fd();
+        // SAFETY: the map's only value, which cannot be made shorter; who changes it,
+        // and when, see above.
+        unsafe { MmapOptions::new().len(size_of::<Mailbox>()).map_mut(fd) }.map(Shared)
     }
 
     fn get(&self) -> &Mailbox {
-        // SAFETY: mapped until self is dropped; any bytes are a Mailbox.
-        unsafe { &*self.0 }
+        bytemuck::from_bytes(&self.0)
     }
 
     fn get_mut(&mut self) -> &mut Mailbox {
-        // SAFETY: as above, and self is borrowed as long.
-        unsafe { &mut *self.0 }
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        // SAFETY: this is what map() made.
-        unsafe { libc::munmap(self.0.cast(), size_of::<Mailbox>()) };
+        bytemuck::from_bytes_mut(&mut self.0)
     }
 }
 
@@ -323,7 +308,7 @@ impl Tables for Process<'_> {
 
 /// A huge zero page of our own: only the frame tells it from other memory.
 pub struct HugeZero {
-    at: *mut libc::c_void,
+    _mapped: MmapMut,
     /// Its physical address.
     pub frame: u64,
 }
@@ -334,24 +319,14 @@ impl HugeZero {
     /// Maps one; it lies there until this is dropped. `None` where the kernel
     /// gives no such page.
     pub fn map(kernel: &mut Kernel, map: Map) -> io::Result<Option<Self>> {
-        // SAFETY: a new mapping, which nothing else uses; all of the byte that is
-        // read lies in it.
-        let at = unsafe {
-            let (prot, flags) = (
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            );
-            let at = libc::mmap(std::ptr::null_mut(), 2 * HUGE, prot, flags, -1, 0);
-            if at == libc::MAP_FAILED {
-                return Ok(None);
-            }
-            libc::madvise(at, 2 * HUGE, libc::MADV_HUGEPAGE);
-            at
+        let Ok(mapped) = MmapMut::map_anon(2 * HUGE) else {
+            return Ok(None);
         };
-        let mut zero = HugeZero { at, frame: 0 };
-        let inside = at.addr().next_multiple_of(HUGE);
-        // SAFETY: as above.
-        unsafe { at.cast::<u8>().add(inside - at.addr()).read_volatile() };
+        // Without huge pages the page that is read tells.
+        let _ = mapped.advise(Advice::HugePage);
+        let at = mapped.as_ptr().addr();
+        let inside = at.next_multiple_of(HUGE);
+        std::hint::black_box(mapped[inside - at]);
 
         let Some(mut own) = kernel.process(std::process::id() as i32)? else {
             return Ok(None);
@@ -365,15 +340,10 @@ impl HugeZero {
         if ask[0].state != State::Read || !is_huge || found & entry::WRITE != 0 {
             return Ok(None);
         }
-        zero.frame = entry::address(found, 2, map.mask);
-        Ok(Some(zero))
-    }
-}
-
-impl Drop for HugeZero {
-    fn drop(&mut self) {
-        // SAFETY: this is what map() made.
-        unsafe { libc::munmap(self.at, 2 * HUGE) };
+        Ok(Some(HugeZero {
+            _mapped: mapped,
+            frame: entry::address(found, 2, map.mask),
+        }))
     }
 }
 

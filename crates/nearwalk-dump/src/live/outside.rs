@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nearwalk_host::parse_list;
 use nearwalk_walk::{Frames, HugeZero, Kernel, Map, Process, Refusal, Tables, Vma, Walk, find_map};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::classify::{Classes, Mappings, SwapTypes};
 use super::{LiveError, proc};
@@ -205,12 +206,7 @@ fn has_exited(tid: i32) -> bool {
 }
 
 fn boottime() -> Duration {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: it writes to what it is given.
-    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
+    let now = clock_gettime(ClockId::Boottime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
