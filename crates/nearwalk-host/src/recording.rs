@@ -150,10 +150,9 @@ impl<S: Source> Recorder<S> {
 impl<S: Source> Source for Recorder<S> {
     fn read(&mut self, path: &Path) -> io::Result<String> {
         if !self.read.insert(path.to_owned()) {
-            return match self.error(path) {
-                Some(error) => Err(error),
-                None => fs::read_to_string(self.place(path)),
-            };
+            return self
+                .error(path)
+                .map_or_else(|| fs::read_to_string(self.place(path)), Err);
         }
         let text = self.source.read(path);
         match &text {
@@ -172,10 +171,9 @@ impl<S: Source> Source for Recorder<S> {
 
     fn list(&mut self, path: &Path) -> io::Result<Vec<OsString>> {
         if !self.listed.insert(path.to_owned()) {
-            return match self.error(path) {
-                Some(error) => Err(error),
-                None => directories(&self.place(path)),
-            };
+            return self
+                .error(path)
+                .map_or_else(|| directories(&self.place(path)), Err);
         }
         let names = self.source.list(path);
         match &names {
