@@ -66,6 +66,7 @@ impl Printed {
     }
 
     fn output(&self, source: &mut dyn Source) -> Result<String, Stop> {
+        let end = source.now() + self.limit;
         let child = Command::new("sh")
             .args(["-c", &self.command])
             .process_group(0)
@@ -75,7 +76,6 @@ impl Printed {
         let child = child.map_err(|error| self.bad(&format!("cannot be run: {error}")))?;
         let mut running = Running(child);
         let output = running.read();
-        let end = source.now() + self.limit;
         let mut text = None;
         loop {
             if text.is_none() {
