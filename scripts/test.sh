@@ -27,7 +27,7 @@ logs=$BUILD/test
 nearwalk=${CARGO_TARGET_DIR:-$ROOT/target}/debug/nearwalk
 passed=0 failed=0 skipped=0
 # What says why, in the logs of cargo, of selftests and of the lab.
-failure_lines='panicked at|^error|^# *(not ok|FAIL)|^not ok|nearwalk: error|^  DIFFERS|\] FAIL:'
+failure_lines='panicked at|^error|^nearwalk lab( \(nested\))?: |^# *(not ok|FAIL)|^not ok|nearwalk: error|^  DIFFERS|\] FAIL:'
 
 count() { passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3)); }
 
@@ -50,7 +50,7 @@ finish() {
 	if [ "$f" != 0 ]; then
 		say "FAIL  $name ($seconds s): $p passed, $f failed, $s skipped; from $logs/$name.log:"
 		{
-			grep -E -B 4 -A 2 "$failure_lines" "$logs/$name.log" | head -n 40 || true
+			grep -E -B 4 -A 2 "$failure_lines" "$logs/$name.log" | head -n 150 || true
 			echo ...
 			tail -n 20 "$logs/$name.log"
 		} | sed 's/^/    /' >&2

@@ -8,7 +8,9 @@ fn main() {
     let source = Path::new(&env::var("CARGO_MANIFEST_DIR").unwrap()).join("../../lab/init");
     let output = Path::new(&env::var("OUT_DIR").unwrap()).join("init");
     println!("cargo::rerun-if-changed={}", source.display());
-    let units = ["init.c", "job.c", "ports.c", "setup.c", "relay.c"];
+    let units = [
+        "init.c", "job.c", "ports.c", "setup.c", "relay.c", "where.c",
+    ];
     // Always x86-64 code without the flags of a debug or sanitised Rust build.
     let mut compile: Command = cc::Build::new()
         .opt_level(2)

@@ -61,6 +61,9 @@ struct relay_result {
 };
 struct relay_result relay_run(const struct job *job);
 
+/* where.c: to the console, a line for each thread */
+void where_tell(void);
+
 /* init.c: to the kernel log, and so to the console */
 void note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Tells the host why the VM cannot do its job, and ends the VM. */

@@ -108,6 +108,8 @@ static void command(const char *line)
 			ioctl(flows[FLOW_OUT].from, TIOCSWINSZ, &size);
 	} else if (sscanf(line, "eof %llu", &bytes) == 1) {
 		stdin_total = bytes;
+	} else if (!strcmp(line, "where")) {
+		where_tell();
 	} else {
 		note("unknown command from the host: %s", line);
 	}

@@ -13,7 +13,7 @@ use std::{
 use anyhow::Context;
 use clap::Parser;
 use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH},
+    consts::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH},
     iterator::Signals,
 };
 
@@ -344,7 +344,10 @@ fn run_command(args: RunArgs) -> anyhow::Result<ExitCode> {
         }
         (None, None) => args.command,
     };
-    let vm = Vm::start(&config, Job::new(command).stdin(Input::Inherit))?;
+    let job = Job::new(command)
+        .stdin(Input::Inherit)
+        .limit_signal(nested.is_some().then_some(SIGALRM));
+    let vm = Vm::start(&config, job)?;
     forward_signals(vm.handle())?;
     let outcome = vm.wait()?;
     let code = conclude(&outcome, verbose);
@@ -387,9 +390,9 @@ fn shell(machine: &MachineArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Passes signals on to the command in the guest; a second one of those that
-/// end programs ends the machine.
+/// end programs ends the machine. SIGALRM says that the limit has passed.
 fn forward_signals(handle: VmHandle) -> anyhow::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH])
+    let mut signals = Signals::new([SIGALRM, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH])
         .context("cannot handle signals")?;
     thread::spawn(move || {
         let mut asked = false;
@@ -397,6 +400,7 @@ fn forward_signals(handle: VmHandle) -> anyhow::Result<()> {
             match (signal, terminal::size()) {
                 (SIGWINCH, Some(size)) => handle.resize(size),
                 (SIGWINCH, None) => {}
+                (SIGALRM, _) => handle.end_at_limit(),
                 _ if asked => handle.kill(),
                 _ => {
                     handle.signal(signal);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Reads the guest kernel's console and finds what no passing run may contain.
 
+use std::collections::VecDeque;
+
 /// What kind of trouble the kernel reported, least severe first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FindingKind {
@@ -31,8 +33,13 @@ pub struct Finding {
 const CONTEXT: usize = 40;
 const MAX_FINDINGS: usize = 100;
 
+/// Lines kept of the end of the console.
+const TAIL: usize = 60;
+
 /// What the guest's first process says last; see lab/init.
 const END_MARK: &str = "nearwalk-lab: end,";
+/// And after what each thread waits for.
+const LOOKED_MARK: &str = "nearwalk-lab: looked at,";
 
 /// Splits console output into lines and classifies them.
 #[derive(Default)]
@@ -41,9 +48,11 @@ pub struct Scanner {
     known: &'static [&'static str],
     partial: Vec<u8>,
     lines: usize,
+    tail: VecDeque<String>,
     findings: Vec<Finding>,
     open: usize,
     ended: bool,
+    looked: bool,
 }
 
 impl Scanner {
@@ -76,16 +85,33 @@ impl Scanner {
         self.ended
     }
 
+    /// Whether it has looked at all threads.
+    pub fn looked(&self) -> bool {
+        self.looked
+    }
+
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
+    /// The last lines, also one that is not complete.
+    pub fn tail(&self) -> Vec<String> {
+        let partial = Some(&self.partial).filter(|text| !text.is_empty());
+        let partial = partial.map(|text| String::from_utf8_lossy(text).into_owned());
+        self.tail.iter().cloned().chain(partial).collect()
+    }
+
     fn line(&mut self, line: &str) -> Option<FindingKind> {
         self.lines += 1;
+        if self.tail.len() == TAIL {
+            self.tail.pop_front();
+        }
+        self.tail.push_back(line.to_string());
         let message = without_prefix(line);
         if message.starts_with(END_MARK) {
             self.ended = true;
         }
+        self.looked |= message.starts_with(LOOKED_MARK);
         let kind = classify(message).filter(|_| !warns_in(message, self.known));
         // Inside a report only something worse is a report of its own. An oops
         // ends in a panic, however much is printed between: one event.
@@ -300,9 +326,24 @@ mod tests {
     }
 
     #[test]
-    fn the_end_mark_is_seen() {
+    fn the_last_lines_are_kept() {
+        let mut scanner = Scanner::default();
+        for number in 0..100 {
+            scanner.feed(format!("line {number}\n").as_bytes());
+        }
+        scanner.feed(b"begun");
+        let tail = scanner.tail();
+        assert_eq!(tail.len(), TAIL + 1);
+        assert_eq!(tail[0], "line 40");
+        assert_eq!(tail[TAIL - 1..], ["line 99", "begun"]);
+    }
+
+    #[test]
+    fn the_marks_are_seen() {
         let mut scanner = Scanner::default();
         scanner.feed(b"[    5.2] nearwalk-lab: end, status 0\n");
-        assert!(scanner.ended());
+        assert!(scanner.ended() && !scanner.looked());
+        scanner.feed(b"[    5.3] nearwalk-lab: looked at, all threads\n");
+        assert!(scanner.looked());
     }
 }

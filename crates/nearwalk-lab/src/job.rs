@@ -37,6 +37,8 @@ pub struct Job {
     /// With a terminal, standard error arrives with standard output.
     pub terminal: Option<Terminal>,
     pub stdin: Input,
+    /// Tells the command that the run's limit has passed; it then ends soon.
+    pub limit_signal: Option<i32>,
     pub stdout: Box<dyn Write + Send>,
     pub stderr: Box<dyn Write + Send>,
 }
@@ -51,6 +53,7 @@ impl Job {
             cwd: env::current_dir().unwrap_or_else(|_| "/".into()),
             terminal: None,
             stdin: Input::Null,
+            limit_signal: None,
             stdout: Box::new(io::stdout()),
             stderr: Box::new(io::stderr()),
         }
@@ -58,6 +61,11 @@ impl Job {
 
     pub fn stdin(mut self, stdin: Input) -> Job {
         self.stdin = stdin;
+        self
+    }
+
+    pub fn limit_signal(mut self, signal: Option<i32>) -> Job {
+        self.limit_signal = signal;
         self
     }
 

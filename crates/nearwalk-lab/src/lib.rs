@@ -27,6 +27,7 @@ mod error;
 mod initramfs;
 mod job;
 mod lens;
+mod limit;
 mod modules;
 mod nested;
 mod outcome;

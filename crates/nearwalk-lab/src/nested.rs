@@ -223,7 +223,8 @@ impl Nested {
             name.push(".nested");
             fs::copy(&self.log, &name).map_err(Error::io(name.to_string_lossy()))?;
         }
-        if code < status::PANIC && code != status::LAB_FAILED {
+        let clean = ![status::TIMED_OUT, status::LAB_FAILED, status::KILLED].contains(&code);
+        if code < status::PANIC && clean {
             fs::remove_file(&self.log).map_err(Error::io(self.log.display().to_string()))?;
         }
         Ok(())
@@ -420,6 +421,7 @@ mod tests {
             (None, 0, false),
             (None, status::PANIC, true),
             (None, status::LAB_FAILED, true),
+            (None, status::TIMED_OUT, true),
             (Some(dir.join("log")), 3, false),
         ] {
             fs::write(&nested.log, "words").unwrap();

@@ -33,6 +33,10 @@ pub struct Outcome {
     pub boot: Option<Duration>,
     /// From the start of QEMU to its end.
     pub total: Duration,
+    /// Where the CPUs were when the run had to be ended.
+    pub cpus: Vec<String>,
+    /// The end of the console.
+    pub last_lines: Vec<String>,
     /// The console log, if it was kept.
     pub console_log: Option<PathBuf>,
 }
@@ -128,6 +132,15 @@ impl Outcome {
                 let _ = writeln!(text, "    {line}");
             }
         }
+        if matches!(self.end, End::TimedOut(_) | End::Hung(_)) {
+            for line in &self.cpus {
+                let _ = writeln!(text, "{line}");
+            }
+            let _ = writeln!(text, "the end of the console:");
+            for line in &self.last_lines {
+                let _ = writeln!(text, "    {line}");
+            }
+        }
         if let Some(log) = &self.console_log {
             let _ = writeln!(text, "console log: {}", log.display());
         }
@@ -150,6 +163,8 @@ mod tests {
             findings: kinds.iter().enumerate().map(finding).collect(),
             boot: None,
             total: Duration::ZERO,
+            cpus: vec!["CPU 0: halted".into()],
+            last_lines: vec!["last words".into()],
             console_log: Some("/x/console.log".into()),
         }
     }
@@ -176,6 +191,20 @@ mod tests {
         let run = outcome(End::Exited(0), &[Warning, Kasan, Lockdep, Kasan]);
         assert_eq!(run.worst_finding().unwrap().line, 2);
         assert_eq!(run.exit_code(), status::KASAN);
+    }
+
+    #[test]
+    fn a_run_that_had_to_be_ended_says_where_it_stood() {
+        for (end, told) in [
+            (End::TimedOut(Duration::from_secs(9)), true),
+            (End::Hung(Duration::from_secs(9)), true),
+            (End::Killed, false),
+        ] {
+            let report = outcome(end, &[]).report();
+            for words in ["CPU 0: halted", "last words"] {
+                assert_eq!(report.contains(words), told, "{report}");
+            }
+        }
     }
 
     #[test]

@@ -39,6 +39,26 @@ impl Monitor {
         self.execute("inject-nmi").map(drop)
     }
 
+    /// For each of the guest's CPUs a line: what it executes, whether it is halted,
+    /// and the interrupts that its local APIC has in service and those that wait.
+    pub fn cpu_states(&mut self, cpus: u32) -> io::Result<Vec<String>> {
+        self.begin()?;
+        let mut states = Vec::new();
+        for cpu in 0..cpus {
+            let registers = self.ask(cpu, "info registers")?;
+            let apic = self.ask(cpu, "info lapic")?;
+            states.push(format!("CPU {cpu}: {}", cpu_state(&registers, &apic)));
+        }
+        Ok(states)
+    }
+
+    /// What QEMU's monitor for people says about this CPU.
+    fn ask(&mut self, cpu: u32, question: &str) -> io::Result<String> {
+        let arguments = serde_json::json!({ "command-line": question, "cpu-index": cpu });
+        let answer = self.execute_with("human-monitor-command", arguments)?;
+        Ok(answer.as_str().unwrap_or_default().to_string())
+    }
+
     /// The threads that run the guest's CPUs, by the numbers of those. Waits until
     /// QEMU has made them.
     pub fn cpu_threads(&mut self) -> io::Result<Vec<i32>> {
@@ -76,7 +96,15 @@ impl Monitor {
     }
 
     fn execute(&mut self, command: &str) -> io::Result<Value> {
-        writeln!(self.write, "{}", serde_json::json!({ "execute": command }))?;
+        self.send(serde_json::json!({ "execute": command }))
+    }
+
+    fn execute_with(&mut self, command: &str, arguments: Value) -> io::Result<Value> {
+        self.send(serde_json::json!({ "execute": command, "arguments": arguments }))
+    }
+
+    fn send(&mut self, message: Value) -> io::Result<Value> {
+        writeln!(self.write, "{message}")?;
         loop {
             let mut line = String::new();
             if self.read.read_line(&mut line)? == 0 {
@@ -93,6 +121,20 @@ impl Monitor {
             }
         }
     }
+}
+
+/// RIP, RFL, HLT of the registers, ISR and IRR of the local APIC.
+fn cpu_state(registers: &str, apic: &str) -> String {
+    let of_cpu = registers.split_ascii_whitespace().filter(|word| {
+        ["RIP=", "RFL=", "HLT="]
+            .iter()
+            .any(|key| word.starts_with(key))
+    });
+    let of_apic = apic
+        .lines()
+        .filter(|line| line.starts_with("ISR") || line.starts_with("IRR"))
+        .flat_map(str::split_ascii_whitespace);
+    of_cpu.chain(of_apic).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -129,6 +171,18 @@ mod tests {
         let (mut monitor, _qemu) = monitor(b"{\"error\": {\"desc\": \"no\"}}\n");
         let error = monitor.inject_nmi().unwrap_err();
         assert!(error.to_string().contains("no"));
+    }
+
+    #[test]
+    fn of_a_cpu_what_tells_a_lost_interrupt_is_kept() {
+        let registers = "CPU#1\nRAX=00 RBX=01\nRIP=ffffffff81000000 RFL=00000246 [---Z-P-] \
+                         CPL=0 II=0 A20=1 SMM=0 HLT=1\nES =0000";
+        let apic = "dumping local APIC state for CPU 1\n\nESR\t 0x00000000\n\
+                    ISR\t (none)\nIRR\t 236 253 \n\nAPR 0x00 TPR 0x00";
+        assert_eq!(
+            cpu_state(registers, apic),
+            "RIP=ffffffff81000000 RFL=00000246 HLT=1 ISR (none) IRR 236 253"
+        );
     }
 
     #[test]

@@ -34,15 +34,19 @@ use crate::{
 };
 
 /// How often deadlines, and QEMU's own death, are looked at.
-const TICK: Duration = Duration::from_millis(100);
+pub(crate) const TICK: Duration = Duration::from_millis(100);
 /// What a dying kernel gets to finish its report, by the guest's clock.
-const LAST_WORDS: Duration = Duration::from_secs(30);
+pub(crate) const LAST_WORDS: Duration = Duration::from_secs(30);
 
 /// What the threads tell [`Vm::wait`].
 pub(crate) enum Event {
     /// The guest is set up and starts the command.
     Ready,
     Beat,
+    /// The guest has printed what its threads wait for.
+    Told,
+    /// The limit has passed, somebody else says.
+    Limit,
     /// The command ended: status, bytes of output, bytes of errors.
     Exit(u8, u64, u64),
     /// The guest could not set itself up.
@@ -59,12 +63,16 @@ pub(crate) enum Event {
 /// A running virtual machine. Dropping it ends the machine. QEMU also ends
 /// when the thread that called [`Vm::start`] does.
 pub struct Vm {
-    qemu: Qemu,
-    events: Receiver<Event>,
-    handle: VmHandle,
+    pub(crate) qemu: Qemu,
+    pub(crate) events: Receiver<Event>,
+    pub(crate) handle: VmHandle,
     outputs: [(Arc<Progress>, JoinHandle<()>); 2],
     console: Console,
-    monitor: Option<Monitor>,
+    pub(crate) monitor: Option<Monitor>,
+    pub(crate) cpus: u32,
+    /// What the CPUs did when the guest was asked where it stands.
+    pub(crate) states: Vec<String>,
+    pub(crate) limit_signal: Option<i32>,
     started: Instant,
     patience: Duration,
     timeout: Option<Duration>,
@@ -94,8 +102,13 @@ impl VmHandle {
         let _ = self.events.send(Event::Kill);
     }
 
+    /// Ends the machine as if its limit had passed.
+    pub fn end_at_limit(&self) {
+        let _ = self.events.send(Event::Limit);
+    }
+
     /// A guest that has gone needs no commands: failure to send is no error.
-    fn send(&self, line: &str) {
+    pub(crate) fn send(&self, line: &str) {
         let _ = self.ctl.lock().unwrap().write_all(line.as_bytes());
     }
 }
@@ -199,6 +212,9 @@ impl Vm {
             ],
             console: Console::watch(console, scanner, console_log, sender.clone()),
             monitor,
+            cpus: config.cpus(),
+            states: Vec::new(),
+            limit_signal: job.limit_signal,
             handle: VmHandle {
                 ctl: Arc::new(Mutex::new(ctl)),
                 events: sender,
@@ -218,8 +234,10 @@ impl Vm {
     pub fn wait(mut self) -> Result<Outcome, Error> {
         let mut boot = None;
         let end = self.watch(&mut boot)?;
-        if let End::Hung(_) = end {
-            self.ask_where();
+        match end {
+            End::Hung(_) => self.ask_where(),
+            End::TimedOut(_) => self.ask_what(boot.is_some()),
+            _ => {}
         }
         self.qemu.kill();
         let stderr = self.qemu.last_words();
@@ -227,7 +245,8 @@ impl Vm {
             let _ = thread.join();
         }
         let total = self.started.elapsed();
-        let (findings, mut log) = self.console.finish();
+        let (scanner, mut log) = self.console.finish();
+        let findings = scanner.findings().to_vec();
         // QEMU leaves when a kernel that panicked restarts the machine.
         let panicked = findings
             .iter()
@@ -246,6 +265,8 @@ impl Vm {
             findings,
             boot,
             total,
+            cpus: self.states,
+            last_lines: scanner.tail(),
             console_log: log.settle(clean),
         })
     }
@@ -279,6 +300,8 @@ impl Vm {
                 Ok(Event::Found(_)) => {}
                 Ok(Event::Ended) => ended = true,
                 Ok(Event::SinkGone) => self.handle.signal(libc::SIGPIPE),
+                Ok(Event::Limit) => return Ok(End::TimedOut(self.started.elapsed())),
+                Ok(Event::Told) => {}
                 Ok(Event::Kill) => return Ok(End::Killed),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => unreachable!("self holds a sender"),
@@ -303,7 +326,7 @@ impl Vm {
     }
 
     /// The command is through: waits until its output and the console are.
-    fn collect(&self, out: u64, err: u64, mut ended: bool) {
+    pub(crate) fn collect(&self, out: u64, err: u64, mut ended: bool) {
         for ((progress, _), bytes) in self.outputs.iter().zip([out, err]) {
             progress.wait_for(bytes, self.patience);
         }
@@ -331,18 +354,6 @@ impl Vm {
             }
         }
         None
-    }
-
-    /// Makes a hung guest print where its CPUs are, if it still can.
-    fn ask_where(&mut self) {
-        let asked = self.monitor.as_mut().map(Monitor::inject_nmi);
-        if !matches!(asked, Some(Ok(()))) {
-            return;
-        }
-        let mut clock = self.qemu.progress();
-        while clock.tick() < LAST_WORDS && !self.qemu.has_ended() {
-            thread::sleep(TICK);
-        }
     }
 }
 
@@ -434,7 +445,7 @@ fn control(ctl: UnixStream, events: &Sender<Event>) {
 }
 
 /// The emulator, killed when this is dropped.
-struct Qemu {
+pub(crate) struct Qemu {
     child: Child,
     stderr: Arc<Mutex<String>>,
     reader: Option<JoinHandle<()>>,
@@ -504,11 +515,11 @@ impl Qemu {
         })
     }
 
-    fn has_ended(&mut self) -> bool {
+    pub(crate) fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    fn progress(&self) -> ProgressClock {
+    pub(crate) fn progress(&self) -> ProgressClock {
         ProgressClock::new(self.child.id())
     }
 
@@ -548,12 +559,15 @@ impl Console {
             let mut buffer = vec![0; 16 << 10];
             while let Ok(count @ 1..) = port.read(&mut buffer) {
                 log.write(&buffer[..count]);
-                let ended = scanner.ended();
+                let (ended, looked) = (scanner.ended(), scanner.looked());
                 if let Some(kind) = scanner.feed(&buffer[..count]) {
                     let _ = events.send(Event::Found(kind));
                 }
                 if scanner.ended() && !ended {
                     let _ = events.send(Event::Ended);
+                }
+                if scanner.looked() && !looked {
+                    let _ = events.send(Event::Told);
                 }
             }
             (scanner, log)
@@ -561,12 +575,10 @@ impl Console {
         Console { thread }
     }
 
-    fn finish(self) -> (Vec<crate::Finding>, ConsoleLog) {
-        let (scanner, log) = self
-            .thread
+    fn finish(self) -> (Scanner, ConsoleLog) {
+        self.thread
             .join()
-            .expect("the console thread does not panic");
-        (scanner.findings().to_vec(), log)
+            .expect("the console thread does not panic")
     }
 }
 

@@ -16,7 +16,7 @@ use std::{
 
 use nearwalk_lab::{
     AccelChoice, End, Error, FindingKind, Input, Job, Kernel, NodeSpec, Outcome, Pti, Size,
-    Terminal, Vm, VmConfig,
+    Terminal, Vm, VmConfig, VmHandle,
 };
 
 fn kernel() -> Kernel {
@@ -296,6 +296,22 @@ fn a_guest_whose_first_process_cannot_run_hangs() {
     assert!(log.contains("NMI"), "{log}");
 }
 
+/// Runs the script until it says "ready", then does this to the machine.
+fn when_ready(script: &str, then: impl FnOnce(VmHandle) + Send + 'static) -> (Outcome, String) {
+    let out = Capture::default();
+    let job = Job::new(["sh", "-c", script]).stdout(out.clone());
+    let vm = Vm::start(&machine(), job).unwrap();
+    let handle = vm.handle();
+    let watched = out.clone();
+    std::thread::spawn(move || {
+        while !watched.text().contains("ready") {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        then(handle);
+    });
+    (vm.wait().unwrap(), out.text())
+}
+
 #[test]
 fn the_time_limit_ends_a_run() {
     let config = VmConfig {
@@ -307,19 +323,20 @@ fn the_time_limit_ends_a_run() {
 }
 
 #[test]
+fn a_run_at_its_limit_says_where_it_stands() {
+    let script = "echo ready; sleep 1000; true";
+    let (outcome, _) = when_ready(script, |handle| handle.end_at_limit());
+    assert_eq!(outcome.exit_code(), 124);
+    let report = outcome.report();
+    for words in ["CPU 1: RIP=", "ISR", "sh ", "looked at, all threads"] {
+        assert!(report.contains(words), "no '{words}' in {report}");
+    }
+}
+
+#[test]
 fn a_signal_reaches_the_command() {
-    let out = Capture::default();
     let script = "trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.1; done";
-    let job = Job::new(["sh", "-c", script]).stdout(out.clone());
-    let vm = Vm::start(&machine(), job).unwrap();
-    let handle = vm.handle();
-    let watched = out.clone();
-    std::thread::spawn(move || {
-        while !watched.text().contains("ready") {
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        handle.signal(2);
-    });
-    assert_eq!(vm.wait().unwrap().end, End::Exited(9));
-    assert_eq!(out.text(), "ready\ncaught\n");
+    let (outcome, out) = when_ready(script, |handle| handle.signal(2));
+    assert_eq!(outcome.end, End::Exited(9));
+    assert_eq!(out, "ready\ncaught\n");
 }

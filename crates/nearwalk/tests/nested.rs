@@ -4,13 +4,13 @@
 //! `cargo test -p nearwalk --features vm-tests --test nested`.
 
 use std::env;
-use std::io::Write;
-use std::process::{Command, Output, Stdio};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Output, Stdio};
 
-/// `nearwalk lab run` with these options, and this input for the command.
-fn lab(options: &[&str], command: &[&str], input: &str) -> Output {
+/// `nearwalk lab run` with these options, begun.
+fn start(options: &[&str], command: &[&str]) -> Child {
     let kernel = env::var("NEARWALK_TEST_KERNEL").unwrap_or("ours".into());
-    let mut child = Command::new(env!("CARGO_BIN_EXE_nearwalk"))
+    Command::new(env!("CARGO_BIN_EXE_nearwalk"))
         .args(["lab", "run", "--accel", "tcg", "--timeout", "900"])
         .args(["--kernel", &kernel])
         .args(options)
@@ -20,7 +20,12 @@ fn lab(options: &[&str], command: &[&str], input: &str) -> Output {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .unwrap();
+        .unwrap()
+}
+
+/// Such a run from start to end, and this input for the command.
+fn lab(options: &[&str], command: &[&str], input: &str) -> Output {
+    let mut child = start(options, command);
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(input.as_bytes()).unwrap();
     drop(stdin);
@@ -125,4 +130,46 @@ fn a_guest_kernel_that_panics_is_the_runs_failure() {
     let (_, log) = error.rsplit_once("console log: ").unwrap();
     let log = std::fs::read_to_string(log.lines().next().unwrap()).unwrap();
     assert!(log.contains("Kernel panic - not syncing"), "{log}");
+}
+
+/// Both machines say what they wait for when the time is over.
+#[test]
+fn a_run_at_its_limit_says_where_machine_and_guest_stand() {
+    let mut child = start(
+        &["--nested=thin"],
+        &["sh", "-c", "echo up; exec sleep 1000"],
+    );
+    let mut line = String::new();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    stdout.read_line(&mut line).unwrap();
+    let pid = child.id().to_string();
+    Command::new("kill").args(["-ALRM", &pid]).status().unwrap();
+    let ended = child.wait_with_output().unwrap();
+    let error = text(&ended.stderr);
+    eprintln!("{error}");
+    assert_eq!(line, "up\n");
+    assert_eq!(ended.status.code(), Some(124));
+    let mut guest = String::new();
+    let mut machine = String::new();
+    for line in error.lines() {
+        match line.strip_prefix("nearwalk lab (nested): ") {
+            Some(line) => guest += line,
+            None => machine += line,
+        }
+    }
+    for words in [
+        "stopped after the limit",
+        "CPU 1: RIP=",
+        "looked at, all threads",
+    ] {
+        assert!(guest.contains(words), "no '{words}' in {guest}");
+    }
+    for words in [
+        "stopped after the limit",
+        "CPU 7: RIP=",
+        "CPU 1/KVM ",
+        "looked at, all threads",
+    ] {
+        assert!(machine.contains(words), "no '{words}' in {machine}");
+    }
 }
