@@ -29,8 +29,10 @@ static void kmsg(const char *fmt, va_list ap)
 	/* Level 1 reaches the console whatever `quiet` or `loglevel` say. */
 	len = snprintf(line, sizeof(line), "<1>nearwalk-lab: ");
 	len += vsnprintf(line + len, sizeof(line) - len, fmt, ap);
-	if (len >= (int)sizeof(line))
-		len = sizeof(line) - 1;
+	if (len >= (int)sizeof(line) - 1)
+		len = sizeof(line) - 2;
+	/* Without it the kernel waits for more, and prints it before its next message. */
+	line[len++] = '\n';
 	fd = open("/dev/kmsg", O_WRONLY | O_CLOEXEC);
 	if (fd < 0)
 		return;
