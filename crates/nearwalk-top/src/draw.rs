@@ -85,8 +85,9 @@ pub fn draw(
         return;
     }
     let row = |y: u16| Rect::new(area.x, area.y + y, area.width, 1);
-    Line::raw(head(frame)).render(row(0), buffer);
     let status = Line::raw(lines.status.as_str()).alignment(Alignment::Right);
+    let room = usize::from(area.width).saturating_sub(status.width() + 2);
+    Line::raw(cut(head(frame), room)).render(row(0), buffer);
     status.render(row(0), buffer);
     let notes: Vec<String> = notes(frame)
         .iter()
@@ -121,6 +122,15 @@ pub fn text(frame: &Frame, view: &View, width: u16) -> String {
         text.push('\n');
     }
     text
+}
+
+/// A line without those of its last parts that there is no room for.
+fn cut(mut line: String, room: usize) -> String {
+    while line.chars().count() > room {
+        let Some(end) = line.rfind("  ") else { break };
+        line.truncate(end);
+    }
+    line
 }
 
 /// The lines that a note takes.

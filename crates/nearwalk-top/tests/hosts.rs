@@ -46,14 +46,17 @@ fn frame(dir: &Path) -> Frame {
     sample::once(&mut recorded, length).unwrap()
 }
 
-fn drawn(frame: &Frame, view: &View, (width, height): (u16, u16)) -> String {
+fn drawn(frame: &Frame, view: &View, size: (u16, u16)) -> String {
+    drawn_beside(frame, view, &Lines::default(), size)
+}
+
+fn drawn_beside(frame: &Frame, view: &View, lines: &Lines, (width, height): (u16, u16)) -> String {
     let area = Rect::new(0, 0, width, height);
     let mut buffer = Buffer::empty(area);
-    let lines = Lines::default();
     draw(
         frame,
         view,
-        &lines,
+        lines,
         &mut TableState::default(),
         area,
         &mut buffer,
@@ -215,6 +218,25 @@ fn any_size_is_drawn() {
         }
     }
     assert!(drawn(&frame, &View::default(), (59, 8)).starts_with("needs 60 x 8"));
+}
+
+#[test]
+fn the_first_line_has_the_state_apart() {
+    let frame = frame(&ours().record("first-line"));
+    let lines = Lines {
+        status: "by exposure, 2.0 s".into(),
+        ..Lines::default()
+    };
+    for width in 60..=120 {
+        let screen = drawn_beside(&frame, &View::default(), &lines, (width, 24));
+        let first = screen.lines().next().unwrap();
+        let left = first.strip_suffix(&lines.status).expect(first);
+        assert!(left.ends_with("  "), "{width}: {first}");
+        // Its parts are there as a whole, or not at all.
+        let whole = "nearwalk top  6.12.117-nearwalk  4 nodes  tables 1.4G  nested 380M  ";
+        let parts = left.trim_end().to_owned() + "  ";
+        assert!(whole.starts_with(&parts), "{width}: {first}");
+    }
 }
 
 #[test]
