@@ -180,7 +180,6 @@ EXCHANGE_TEST(copied_by_idle_cpus)
 {
 	long helped = repl_vmstat("pgmigrate_copied_helper");
 	long threads = repl_read_long(THREADS), batch = repl_read_long(BATCH);
-	time_t end = time(NULL) + 60;
 	int round;
 
 	ASSERT_EQ(0, places_map(HUGE_LEN, PMD_SIZE, MADV_HUGEPAGE));
@@ -188,14 +187,13 @@ EXCHANGE_TEST(copied_by_idle_cpus)
 		SKIP(return, "no huge pages to be had");
 	ASSERT_EQ(0, repl_write_long(THREADS, 4));
 	ASSERT_EQ(0, repl_write_long(BATCH, 4096));
-	for (round = 0; time(NULL) < end; round++) {
-		if (round >= 4 && repl_vmstat("pgmigrate_copied_helper") > helped)
-			break;
+	/* They are not waited for, so on a busy machine they may come too late for long. */
+	for (round = 0; round < 4 || repl_vmstat("pgmigrate_copied_helper") == helped;
+	     round++) {
 		EXPECT_EQ(0, places_exchange(0));
 		EXPECT_EQ(0, places_misplaced(false));
 		ASSERT_EQ(0, places_wrong(1, 2));
 	}
-	EXPECT_LT(helped, repl_vmstat("pgmigrate_copied_helper"));
 	repl_write_long(THREADS, threads);
 	repl_write_long(BATCH, batch);
 }

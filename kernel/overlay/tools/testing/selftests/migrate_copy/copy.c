@@ -237,17 +237,13 @@ static void there_and_back(struct __test_metadata *_metadata, int *node, char *m
 			   size_t len, size_t step, int flags)
 {
 	long helped = counter("pgmigrate_copied_helper");
-	time_t end = time(NULL) + 60;
 	int round;
 
-	for (round = 0; time(NULL) < end; round++) {
-		if (round >= 4 && counter("pgmigrate_copied_helper") > helped)
-			break;
+	for (round = 0; round < 4 || counter("pgmigrate_copied_helper") == helped; round++) {
 		fill(mem, len, round + 1);
 		ASSERT_EQ(0, move(0, mem, len, step, node[round & 1], flags));
 		ASSERT_EQ(0, wrong(mem, len, round + 1));
 	}
-	EXPECT_LT(helped, counter("pgmigrate_copied_helper"));
 }
 
 COPY_TEST(off_by_default)
@@ -393,11 +389,20 @@ static void *give_back_halves(void *arg)
 	return NULL;
 }
 
+/* So many of @all rounds as the environment asks for: fewer where kernels are slow. */
+static int rounds_of(int all)
+{
+	const char *text = getenv("PGTABLE_REPL_TEST_PERCENT");
+	int some = text ? all * atoi(text) / 100 : all;
+
+	return some > 1 ? some : 1;
+}
+
 static void move_halves(struct __test_metadata *_metadata, int *node)
 {
-	int round;
+	int round, rounds = rounds_of(40);
 
-	for (round = 0; round < 40; round++) {
+	for (round = 0; round < rounds; round++) {
 		long split = read_long(MTHP_STATS "split");
 		long partial = read_long(MTHP_STATS "nr_anon_partially_mapped");
 		struct halves h = { .mem = map_aligned(LEN, RW, ANON, -1) };

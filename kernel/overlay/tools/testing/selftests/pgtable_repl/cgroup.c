@@ -287,12 +287,12 @@ TEST_F(cgroup, threaded_groups)
 			_exit(1);
 		pthread_exit(NULL);
 	}
-	for (int tries = 0; tries < 1000; tries++) {
+	for (;;) {
 		char path[64], text[1024];
 
 		snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-		if (!repl_read_file(path, text, sizeof(text)) &&
-		    strstr(text, ") Z "))
+		ASSERT_EQ(0, repl_read_file(path, text, sizeof(text)));
+		if (strstr(text, ") Z "))
 			break;
 		pause_ms(10);
 	}
@@ -362,11 +362,11 @@ TEST_F(cgroup, switched_off_for_the_system)
 /* Forks, lets children exec, and ends; each lives for a moment only. */
 static void storm(int hold[2])
 {
-	int i;
+	int i, rounds = repl_rounds(240);
 
 	close(hold[1]);
 	repl_proc_write(getpid(), "default");
-	for (i = 0; i < 60; i++) {
+	for (i = 0; i < rounds && i < 60; i++) {
 		pid_t pid = fork();
 
 		if (!pid) {
@@ -457,14 +457,13 @@ TEST_F(cgroup, nobody_is_missed)
 			storm(self->hold);
 		}
 	}
-	for (flips = 0; busy && flips < 20000; flips++) {
+	for (flips = 0; busy; flips++) {
 		ASSERT_EQ(0, set_policy(GROUP, flips % 3 == 0 ? "eager all" :
 					flips % 3 == 1 ? "off" : self->eager_first));
 		nr = members(GROUP, pids, ARRAY_SIZE(pids));
 		busy = nr < 16;
 	}
 	TH_LOG("%d changes", flips);
-	EXPECT_FALSE(busy);
 	ASSERT_EQ(0, set_policy(GROUP, "eager all"));
 	nr = members(GROUP, pids, ARRAY_SIZE(pids));
 	EXPECT_EQ(16, nr);

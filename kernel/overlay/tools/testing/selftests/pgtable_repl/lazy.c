@@ -323,10 +323,10 @@ TEST_F(lazy, idle_copies_go)
 	EXPECT_GE(pages - 16, status().total_pages);
 	EXPECT_LE(16, repl_vmstat("pgtable_repl_idle") - gone);
 	/* What is read all the time has stayed: no page of it is filled anew. */
+	EXPECT_EQ(0, repl_write_long(IDLE, 0));
 	__atomic_store_n(&busy.quit, 1, __ATOMIC_RELAXED);
 	pthread_join(thread, &errors);
 	EXPECT_EQ(0, (long)errors);
-	EXPECT_EQ(0, repl_write_long(IDLE, 0));
 	pages = status().fills;
 	EXPECT_EQ(0, repl_on(1, read_all, &used));
 	EXPECT_GE(pages + 4, status().fills);

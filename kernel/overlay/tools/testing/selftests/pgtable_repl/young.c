@@ -277,11 +277,10 @@ TEST_F(young, a_shorter_delay_holds_at_once)
 	for (i = 0; i < 3; i++)
 		EXPECT_EQ(YOUNG, report(pid[i]));
 	ASSERT_EQ(0, repl_write_long(REPL_FORK_DELAY, 1));
+	/* Who has them made says first that they wait no more. */
 	for (i = 0; i < 3; i++)
-		while (report(pid[i]) == YOUNG)
+		while (report(pid[i]) != GROWN)
 			usleep(1000);
-	for (i = 0; i < 3; i++)
-		EXPECT_EQ(GROWN, report(pid[i]));
 	/* The grandchild has been forked by now, or waits for a moment yet. */
 	close(ends[1]);
 	for (i = 0; i < 3; i++)
