@@ -19,21 +19,27 @@ static unsigned int repl_test_roots(struct repl_test *t)
 	return repl_test_has_roots(t->mm);
 }
 
+struct repl_test_insisting {
+	struct mm_struct *mm;
+	struct completion begun;
+};
+
 static int repl_test_insist(void *arg)
 {
 	struct repl_wait wait = REPL_WAIT_INSIST(1);
-	struct repl_test *t = arg;
-	unsigned long *insisted = &t->mm->pgtable_repl->insisted;
+	struct repl_test_insisting *i = arg;
+	unsigned long *insisted = &i->mm->pgtable_repl->insisted;
 	int nr;
 
+	complete(&i->begun);
 	/*
 	 * Each time is one more that is busy: no wait for it is remembered, but that
 	 * somebody did not get the lock, which any user can see to.
 	 */
-	WRITE_ONCE(t->mm->pgtable_repl->owner.busy_until, jiffies + 100 * HZ);
+	WRITE_ONCE(i->mm->pgtable_repl->owner.busy_until, jiffies + 100 * HZ);
 	for (nr = 0; nr < 3; nr++) {
 		WRITE_ONCE(*insisted, 0);
-		if (pgtable_repl_lock(t->mm, &wait) != -EAGAIN || !wait.busy)
+		if (pgtable_repl_lock(i->mm, &wait) != -EAGAIN || !wait.busy)
 			return -1;
 		if (!READ_ONCE(*insisted))
 			return nr;
@@ -45,15 +51,18 @@ static int repl_test_insist(void *arg)
 static void repl_test_insist_ends(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
+	struct repl_test_insisting i = { .mm = t->mm };
 	struct task_struct *task;
 
 	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	init_completion(&i.begun);
 	mmap_read_lock(t->mm);
-	task = kthread_create(repl_test_insist, t, "repl-insist");
+	task = kthread_create(repl_test_insist, &i, "repl-insist");
 	if (!IS_ERR(task)) {
 		get_task_struct(task);
 		wake_up_process(task);
-		msleep(2000);
+		/* One that is stopped before that never runs. */
+		wait_for_completion(&i.begun);
 		KUNIT_EXPECT_EQ(test, kthread_stop(task), 1);
 		put_task_struct(task);
 	}
