@@ -190,6 +190,7 @@ impl Nested {
             add("--append", qemu::SLOW_CPUS.into());
             if !machine.icount {
                 add("--append", qemu::PATCHED_CODE.into());
+                add("--append", qemu::SAME_ADDRESSES.into());
             }
         }
         for parameter in &config.append {
@@ -359,7 +360,7 @@ mod tests {
             " --cpu-model host,-xsave ",
             "--node cpus=2,memory=512M --node cpus=2,memory=512M --vcpus-on 1,2 --memory-on interleave ",
             " --append 'text_poke_again pgtable_repl=hold' ",
-            " --append numa_balancing=disable --append a=b ",
+            " --append norandmaps --append numa_balancing=disable --append a=b ",
             " --verbose -- true",
         ] {
             assert!(line.contains(part), "no '{part}' in {line}");

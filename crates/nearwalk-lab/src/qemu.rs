@@ -101,6 +101,13 @@ pub const SLOW_CPUS: &str = "tsc=reliable no_timer_check watchdog_thresh=60";
 /// second CPU starts, too.
 pub const PATCHED_CODE: &str = "text_poke_again pgtable_repl=hold";
 
+/// QEMU 7.2 translates a program anew for each address that it lies at, and has all
+/// translations of a page in one list, which each store to the page goes through. After
+/// hundreds of programs, each elsewhere, a CPU that used again what had been a page of
+/// the C library stood still for minutes. At the same addresses, one translation is there
+/// for all.
+pub const SAME_ADDRESSES: &str = "norandmaps";
+
 /// The kernel's command line.
 pub fn command_line(config: &VmConfig, accel: Accel) -> String {
     // Warnings and worse on the console: that is where findings come from. An
@@ -114,6 +121,11 @@ pub fn command_line(config: &VmConfig, accel: Accel) -> String {
         if !config.icount && !config.single_thread {
             line.push(' ');
             line += PATCHED_CODE;
+        }
+        // Counts of instructions are of programs as they are.
+        if !config.icount {
+            line.push(' ');
+            line += SAME_ADDRESSES;
         }
         let khz = if config.icount {
             Some(clock::ICOUNT_KHZ)
@@ -340,6 +352,7 @@ mod tests {
             "-m 4096M",
             "-object memory-backend-ram,id=m3,size=1024M -numa node,nodeid=3,cpus=6-7,memdev=m3",
             "-kernel /k/bzImage -initrd /proc/self/fd/9",
+            " norandmaps",
             "-chardev socket,id=stderr,fd=8 -device virtserialport,chardev=stderr,name=nearwalk.stderr",
             "-fsdev local,id=root,path=/,security_model=none,multidevs=remap,readonly=on",
             "-device virtio-9p-pci,fsdev=root,mount_tag=root,disable-legacy=off,disable-modern=on,vectors=0",
@@ -414,6 +427,7 @@ mod tests {
         let line = line(&VmConfig::default(), Accel::Kvm);
         assert!(line.contains("-accel kvm -cpu host,-la57"), "{line}");
         assert!(!line.contains("tsc=reliable"), "{line}");
+        assert!(!line.contains("norandmaps"), "{line}");
     }
 
     #[test]
