@@ -470,6 +470,8 @@ status setpriv --reuid=65534 --clear-groups nearwalk ranger $pid --background on
 status setpriv --reuid=65534 --clear-groups nearwalk run --ranger -- true
 step ranger_background
 echo 100 >/proc/sys/vm/ranger_cpu_percent
+# One pass, when it is switched on: another one could be cut short.
+echo 86400000 >/proc/sys/vm/ranger_interval_ms
 nearwalk ranger $pid --background on
 until nearwalk ranger $pid --show | grep -q ' [1-9][0-9]* of them in the background'; do sleep 0.1; done
 nearwalk ranger $pid --background off
