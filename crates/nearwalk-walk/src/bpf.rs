@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The running kernel, asked through the program in `bpf/walk.bpf.c`.
 
-use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::path::Path;
+use std::ptr::NonNull;
 
 use bytemuck::{Pod, Zeroable};
 use libbpf_rs::libbpf_sys as sys;
-use libbpf_rs::{MapCore, Object, ObjectBuilder};
+use libbpf_rs::{AsRawLibbpf, Iter, Link, MapCore, Object, ObjectBuilder, Program};
 use memmap2::{Advice, MmapMut, MmapOptions};
 
 use crate::entry;
@@ -127,17 +127,12 @@ impl Kernel {
     pub fn process(&mut self, tid: i32) -> io::Result<Option<Process<'_>>> {
         let program = self.object.progs().next();
         let program = program.ok_or_else(|| io::Error::other("walk.bpf.o has no program"))?;
-        let thread = sys::bpf_iter_link_info {
-            task: sys::bpf_iter_link_info__bindgen_ty_3 {
-                tid: tid as u32,
-                ..Default::default()
-            },
-        };
-        let link = match link(program.as_fd().as_raw_fd(), thread) {
+        let link = match link(&program, tid) {
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
             link => link?,
         };
-        let (tables, scout) = (iterator(&link)?, iterator(&link)?);
+        let iterator = || Iter::new(&link).map_err(io::Error::other);
+        let (tables, scout) = (iterator()?, iterator()?);
         let mut process = Process {
             kernel: self,
             tables,
@@ -160,8 +155,8 @@ impl Kernel {
 /// The tables of a process. It is not kept alive.
 pub struct Process<'k> {
     kernel: &'k mut Kernel,
-    tables: File,
-    scout: File,
+    tables: Iter,
+    scout: Iter,
     root: u64,
     ended: bool,
     lost: bool,
@@ -349,7 +344,7 @@ impl HugeZero {
 }
 
 /// Has the program run until it wants no more. False at the end.
-pub(crate) fn read(iterator: &mut File) -> io::Result<bool> {
+pub(crate) fn read(iterator: &mut Iter) -> io::Result<bool> {
     loop {
         match iterator.read(&mut [0; 64]) {
             Ok(0) => return Ok(false),
@@ -361,28 +356,27 @@ pub(crate) fn read(iterator: &mut File) -> io::Result<bool> {
     }
 }
 
-/// Links a program to an iterator over what `info` names: libbpf-rs cannot name
-/// a thread.
-pub(crate) fn link(program: i32, mut info: sys::bpf_iter_link_info) -> io::Result<OwnedFd> {
-    let options = sys::bpf_link_create_opts {
-        sz: size_of::<sys::bpf_link_create_opts>() as _,
-        iter_info: &raw mut info,
-        iter_info_len: size_of::<sys::bpf_iter_link_info>() as u32,
+/// Links a program to an iterator over the mappings that a thread has: libbpf-rs
+/// cannot name a thread.
+fn link(program: &Program<'_>, tid: i32) -> io::Result<Link> {
+    let mut thread = sys::bpf_iter_link_info {
+        task: sys::bpf_iter_link_info__bindgen_ty_3 {
+            tid: tid as u32,
+            ..Default::default()
+        },
+    };
+    let options = sys::bpf_iter_attach_opts {
+        sz: size_of::<sys::bpf_iter_attach_opts>() as _,
+        link_info: &raw mut thread,
+        link_info_len: size_of::<sys::bpf_iter_link_info>() as u32,
         ..Default::default()
     };
-    // SAFETY: options, and what they point to, outlive the call.
-    owned(unsafe { sys::bpf_link_create(program, 0, sys::BPF_TRACE_ITER, &raw const options) })
-}
-
-pub(crate) fn iterator(link: &OwnedFd) -> io::Result<File> {
-    // SAFETY: it takes a descriptor, which `link` keeps open.
-    owned(unsafe { sys::bpf_iter_create(link.as_raw_fd()) }).map(File::from)
-}
-
-fn owned(fd: i32) -> io::Result<OwnedFd> {
-    if fd < 0 {
-        return Err(io::Error::from_raw_os_error(-fd));
+    let program = program.as_libbpf_object();
+    // SAFETY: the program is loaded; options, and what they point to, outlive the
+    // call. The link that it gives is nobody else's.
+    unsafe {
+        let link = sys::bpf_program__attach_iter(program.as_ptr(), &raw const options);
+        let link = NonNull::new(link).ok_or_else(io::Error::last_os_error)?;
+        Ok(Link::from_ptr(link))
     }
-    // SAFETY: the kernel has just made it, for nobody else.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

@@ -3,14 +3,15 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
-use libbpf_rs::libbpf_sys as sys;
-use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder};
+use libbpf_rs::{
+    CgroupIterOpts, CgroupIterOrder, Iter, IterOpts, MapCore, MapFlags, Object, ObjectBuilder,
+};
 
-use crate::bpf::{iterator, link, read};
+use crate::bpf::read;
 use crate::refusal::{Refusal, refusal};
 
 /// Built from `bpf/groups.bpf.c` by `bpf/build.sh`.
@@ -57,16 +58,12 @@ impl Groups {
         times
             .update(&key, &[0; 8 * WORDS], MapFlags::ANY)
             .map_err(io::Error::other)?;
-        let program = self.object.progs().next().ok_or_else(other)?;
-        let all = sys::bpf_iter_link_info {
-            cgroup: sys::bpf_iter_link_info__bindgen_ty_2 {
-                order: sys::BPF_CGROUP_ITER_DESCENDANTS_PRE,
-                cgroup_fd: group.as_raw_fd() as u32,
-                ..Default::default()
-            },
-        };
-        let link = link(program.as_fd().as_raw_fd(), all)?;
-        let mut groups = iterator(&link)?;
+        let program = self.object.progs_mut().next().ok_or_else(other)?;
+        let mut below = CgroupIterOpts::from_fd(group.as_fd());
+        below.order = CgroupIterOrder::DescendantsPre;
+        let link = program.attach_iter_with_opts(IterOpts::Cgroup(below));
+        let link = link.map_err(io::Error::other)?;
+        let mut groups = Iter::new(&link).map_err(io::Error::other)?;
         while read(&mut groups)? {}
         let value = times.lookup(&key, MapFlags::ANY);
         let value = value.map_err(io::Error::other)?.ok_or_else(other)?;
