@@ -9,15 +9,16 @@ use anyhow::Context;
 use nearwalk_walk::Vma;
 
 use super::clock::{Clock, Wall, parse_interval, sleep_until_next};
+use super::ended::{ended, usage};
 use super::files::{self, Lines};
 use super::numbers::{parse_count, parse_pid};
-use super::output::{self, Output};
+use super::output::Output;
 use super::snapshots::{Mapped, Process, Saved, Snapshots, read_next};
 use crate::analysis::Tally;
 use crate::analysis::contiguity::{
     By, Contiguity, Figures, Region, Regions, Split, Summary, grouped, split,
 };
-use crate::live::{ReaderKind, Source};
+use crate::live::{LiveError, ReaderKind, Source};
 use crate::print::{self, Curve, Curves};
 use crate::stream::Header;
 
@@ -107,15 +108,12 @@ fn parse_regions(text: &str) -> Result<usize, String> {
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    match contiguity(&args) {
-        Err(error) if output::is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
-        done => done,
-    }
+    Ok(ended(contiguity(&args)))
 }
 
-fn contiguity(args: &Args) -> anyhow::Result<ExitCode> {
-    let split = split_of(args)?;
-    check_files(args)?;
+fn contiguity(args: &Args) -> anyhow::Result<()> {
+    let split = split_of(args).map_err(usage)?;
+    check_files(args).map_err(usage)?;
     let out = Output::stdout(args.json, args.exact);
     let mut report = Report::new(args, split, out);
     match (&args.from, args.pid) {
@@ -127,7 +125,7 @@ fn contiguity(args: &Args) -> anyhow::Result<ExitCode> {
         }
         (None, None) => unreachable!("clap asks for one of the two"),
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Where regions end: as asked for, if that can be known.
@@ -233,7 +231,7 @@ fn watch(
         let Some((found, mappings)) = next_whole(from, first.as_ref(), needs_mappings)? else {
             match first {
                 Some(header) => eprintln!("{}, pid {pid}, has exited", header.comm),
-                None => anyhow::bail!("process {pid} exited while it was read"),
+                None => return Err(LiveError::Exited { pid }.into()),
             }
             break;
         };

@@ -11,12 +11,13 @@ use std::time::Duration;
 use anyhow::Context;
 
 use super::clock::{Clock, Wall, parse_interval, sleep_until_next};
+use super::ended::{ended, usage};
 use super::numbers::{parse_count, parse_pid};
-use super::output::{self, Output};
+use super::output::Output;
 use super::snapshots::{Process, Saved, Snapshots, next_tally, read_next};
 use crate::analysis::diff::{Diff, diff};
 use crate::analysis::{SharedTable, Tally};
-use crate::live::{ReaderKind, Source};
+use crate::live::{LiveError, ReaderKind, Source};
 use crate::print;
 use crate::stream::{Header, Reader};
 
@@ -87,13 +88,10 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    match dump(&args) {
-        Err(error) if output::is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
-        done => done,
-    }
+    Ok(ended(dump(&args)))
 }
 
-fn dump(args: &Args) -> anyhow::Result<ExitCode> {
+fn dump(args: &Args) -> anyhow::Result<()> {
     let mut out = Output::stdout(args.json, args.exact);
     out.tables = args.tables;
     match (&args.from, args.pid) {
@@ -101,18 +99,18 @@ fn dump(args: &Args) -> anyhow::Result<ExitCode> {
             let mut saved = Saved::open(path)?;
             show_saved(&mut saved, args.count.unwrap_or(u64::MAX), &mut out)
                 .with_context(|| format!("cannot read {}", path.display()))?;
-            Ok(ExitCode::SUCCESS)
+            Ok(())
         }
         (None, Some(pid)) => {
             let mut source = Source::open(args.reader, args.module.as_deref())?;
             let mut process = Process::new(&mut source, pid, false);
-            let mut raw = open_raw(args.raw.as_deref())?;
+            let mut raw = open_raw(args.raw.as_deref()).map_err(usage)?;
             match args.every {
                 Some(interval) => {
                     let count = args.count.unwrap_or(u64::MAX);
                     let clock = Wall::default();
                     watch(&mut process, interval, count, &clock, &mut raw, &mut out)?;
-                    Ok(ExitCode::SUCCESS)
+                    Ok(())
                 }
                 None => show_once(pid, &mut process, &mut raw, &mut out),
             }
@@ -127,15 +125,15 @@ fn show_once(
     from: &mut dyn Snapshots,
     raw: &mut dyn Write,
     out: &mut Output,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<()> {
     let tally = next_listed(from, raw, None, out)?;
     raw.flush().context("cannot save the snapshot")?;
     let tally = tally.with_context(|| format!("no process {pid}"))?;
     show(&tally, None, out)?;
     if !tally.end.complete {
-        anyhow::bail!("process {pid} exited while it was read");
+        return Err(LiveError::Exited { pid }.into());
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// At most `count` snapshots of a file: the first, and what changed in each

@@ -9,8 +9,9 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
+use super::ended::ended;
 use super::numbers::parse_pid;
-use super::output::{self, Output};
+use super::output::Output;
 use super::snapshots::{Process, Saved, Snapshots, next_tally};
 use crate::analysis::Tally;
 use crate::live::{LiveError, ReaderKind, Source};
@@ -71,13 +72,10 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    match locality(&args) {
-        Err(error) if output::is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
-        done => done,
-    }
+    Ok(ended(locality(&args)))
 }
 
-fn locality(args: &Args) -> anyhow::Result<ExitCode> {
+fn locality(args: &Args) -> anyhow::Result<()> {
     let mut out = Output::stdout(args.json, args.exact);
     match (&args.from, args.pid) {
         (Some(path), _) => {
@@ -92,20 +90,20 @@ fn locality(args: &Args) -> anyhow::Result<ExitCode> {
             if !shown {
                 anyhow::bail!("cannot read {}: it is empty", path.display());
             }
-            Ok(ExitCode::SUCCESS)
+            Ok(())
         }
         (None, Some(pid)) => {
             let mut source = Source::open(args.reader, args.module.as_deref())?;
             let mut process = Process::new(&mut source, pid, args.fast);
             let complete = show_next(&mut process, false, &mut out)?;
             if complete == Some(false) {
-                anyhow::bail!("process {pid} exited while it was read");
+                return Err(LiveError::Exited { pid }.into());
             }
-            Ok(ExitCode::SUCCESS)
+            Ok(())
         }
         (None, None) if args.all => {
             show_all(args, &mut out)?;
-            Ok(ExitCode::SUCCESS)
+            Ok(())
         }
         (None, None) => unreachable!("clap asks for one of the two"),
     }

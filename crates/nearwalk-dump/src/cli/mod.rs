@@ -4,6 +4,7 @@
 mod clock;
 pub mod contiguity;
 pub mod dump;
+mod ended;
 mod files;
 pub mod locality;
 mod numbers;

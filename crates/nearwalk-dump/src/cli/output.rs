@@ -48,10 +48,3 @@ impl<'a> Output<'a> {
         self.text(&format!("{line}\n"))
     }
 }
-
-/// The reader of a pipe has seen enough, as in `nearwalk dump PID | head`.
-pub(super) fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error
-        .downcast_ref::<io::Error>()
-        .is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
-}

@@ -22,6 +22,8 @@ pub enum LiveError {
          be looked at from here"
     )]
     NoMemory { pid: i32 },
+    #[error("process {pid} exited while it was read")]
+    Exited { pid: i32 },
     #[error("reading page tables needs root (CAP_SYS_ADMIN in the initial user namespace)")]
     Permission,
     #[error(
