@@ -185,7 +185,7 @@ void pgtable_repl_forked(struct task_struct *child)
 		/* From here on fork does not fail: see pgtable_repl_dying(). */
 		smp_store_release(&repl->owner.forking, false);
 		if (READ_ONCE(repl->young))
-			pgtable_repl_young_add(repl);
+			pgtable_repl_young_add(repl, get_task_pid(child, PIDTYPE_TGID));
 	}
 	if (repl_may_be_behind() && !pgtable_repl_follows(mm))
 		pgtable_repl_task_behind(child);

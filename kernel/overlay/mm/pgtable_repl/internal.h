@@ -45,9 +45,12 @@ struct ctl_table;
  * @lazy: its policy asks for lazy trees; read without the lock, as a hint
  * @young: of a child, that its trees are made when it has lived for a while (young.c);
  *	read without the lock
- * @young_list: of these, until then
- * @young_tries: how often its lock is tried for then; of the work alone
- * @born: when it was put there last, in jiffies; 0: never
+ * @young_list: of these, until then, or until a thread of it runs
+ * @young_looks: of the queues there are, at how many it was
+ * @young_pid: of these, the process
+ * @young_task: its thread that makes them next, with a reference
+ * @young_work: which does it by this; it has a reference to the mm
+ * @born: when it was put on the list last, in jiffies; 0: never
  * @filtered: domains with lazy trees, which TLB shootdowns may leave out
  * @gen: repl_domain_gen() when these were made: they are numbered as it was then
  * @linked: of these, those with a link to another node's canonical table; set
@@ -74,8 +77,11 @@ struct pgtable_repl {
 	bool stale;
 	bool loose;
 	bool young;
-	unsigned char young_tries;
+	unsigned char young_looks;
 	struct list_head young_list;
+	struct pid *young_pid;
+	struct task_struct *young_task;
+	struct callback_head young_work;
 	unsigned long born;
 	unsigned long insisted;
 	atomic_long_t holds;
@@ -147,7 +153,7 @@ void pgtable_repl_mm_trim(struct pgtable_repl_owner *owner, struct repl_wait *wa
 
 /* young.c */
 extern int sysctl_pgtable_repl_fork_delay;
-void pgtable_repl_young_add(struct pgtable_repl *repl);
+void pgtable_repl_young_add(struct pgtable_repl *repl, struct pid *pid);
 void pgtable_repl_young_del(struct pgtable_repl *repl);
 void pgtable_repl_young_hurry(void);
 int pgtable_repl_fork_delay_handler(const struct ctl_table *table, int write,

@@ -6,13 +6,19 @@
  * in fork, cost several times what fork does, for nothing; roots of lazy trees cost
  * half of it.  So a child has the policy of its parent, or group, from the start, and
  * runs on its canonical tables until it has lived for vm.pgtable_repl_fork_delay.
- * Then it gets its trees as any process does that is switched on while it runs.
+ * Then one of its threads makes its trees, when it next returns to user mode: in the
+ * child's own CPU time and memory, waiting for its own lock.  While all of them sleep
+ * there is nothing that trees would be good for.
  */
 #include <linux/jiffies.h>
 #include <linux/list.h>
+#include <linux/pid.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/task.h>
 #include <linux/spinlock.h>
 #include <linux/sysctl.h>
+#include <linux/task_work.h>
 #include <linux/workqueue.h>
 #include "internal.h"
 
@@ -23,48 +29,83 @@
  */
 int sysctl_pgtable_repl_fork_delay __read_mostly = 100;
 
+/* How long its lock is tried for, each time: who runs has not asked for it. */
+#define REPL_YOUNG_WAIT		((struct repl_wait){ .left = HZ / 64 + 1 })
+
 /*
- * How often the lock of one is tried for, each time after as long, before it is left
- * to who makes up for lacking copies, who comes back ever more seldom.
+ * Children that wait for the same time, the first to be looked at first: at first till
+ * they are old enough, then till it is looked again whether one has trees by now, and
+ * which of its threads runs.  After the last look they are left to who makes up for
+ * lacking copies.
  */
-#define REPL_YOUNG_TRIES	16
+struct repl_young_queue {
+	struct list_head list;	/* those that exit leave */
+	struct delayed_work work;
+	unsigned int seconds;	/* 0: vm.pgtable_repl_fork_delay */
+};
 
-static LIST_HEAD(repl_young);		/* the oldest first; those that exit leave */
-static DEFINE_SPINLOCK(repl_young_lock);
+static void repl_young_due(struct work_struct *work);
 
-static void repl_young_grow(struct work_struct *work);
-static DECLARE_DELAYED_WORK(repl_young_work, repl_young_grow);
-
-/* Also if none waits any more: who is busy is so for a moment. */
-static unsigned long repl_young_delay(void)
-{
-	return max(msecs_to_jiffies(READ_ONCE(sysctl_pgtable_repl_fork_delay)), 1UL);
+#define REPL_YOUNG_QUEUE(nr, seconds_) {				\
+	.list = LIST_HEAD_INIT(repl_young[nr].list),			\
+	.work = __DELAYED_WORK_INITIALIZER(repl_young[nr].work, repl_young_due, 0), \
+	.seconds = (seconds_),						\
 }
 
-/* The work is queued by the first one, and sees to those that come behind. */
-static void repl_young_wait(struct pgtable_repl *repl)
+static struct repl_young_queue repl_young[] = {
+	REPL_YOUNG_QUEUE(0, 0),
+	REPL_YOUNG_QUEUE(1, 1),
+	REPL_YOUNG_QUEUE(2, 8),
+	REPL_YOUNG_QUEUE(3, 64),
+};
+
+/* Of the queues, and of who is chosen of each child. */
+static DEFINE_SPINLOCK(repl_young_lock);
+
+static unsigned long repl_young_delay(struct repl_young_queue *queue)
 {
-	bool first;
+	if (queue->seconds)
+		return queue->seconds * HZ;
+	return msecs_to_jiffies(READ_ONCE(sysctl_pgtable_repl_fork_delay));
+}
+
+/*
+ * To the queue that is next for it; false after the last.  The work is queued by the
+ * first one, and sees to those that come behind.
+ */
+static bool repl_young_wait(struct pgtable_repl *repl)
+{
+	struct repl_young_queue *queue;
+	bool waits = true;
 
 	spin_lock(&repl_young_lock);
-	first = list_empty(&repl_young);
+	if (!list_empty(&repl->young_list))
+		goto unlock;
+	waits = repl->young_looks < ARRAY_SIZE(repl_young);
+	if (!waits)
+		goto unlock;
+	queue = &repl_young[repl->young_looks++];
+	if (list_empty(&queue->list))
+		queue_delayed_work(system_unbound_wq, &queue->work,
+				   repl_young_delay(queue));
 	repl->born = jiffies ?: 1;
-	list_add_tail(&repl->young_list, &repl_young);
+	list_add_tail(&repl->young_list, &queue->list);
+unlock:
 	spin_unlock(&repl_young_lock);
-	if (first)
-		queue_delayed_work(system_unbound_wq, &repl_young_work,
-				   repl_young_delay());
+	return waits;
 }
 
 /**
  * pgtable_repl_young_add() - a child begins to run, and its copies to wait
  * @repl: the child's; its fork does not fail any more
+ * @pid: its process, a reference that is given away; NULL: it has none
  *
  * Takes no lock that is held for longer than a moment.
  */
-void pgtable_repl_young_add(struct pgtable_repl *repl)
+void pgtable_repl_young_add(struct pgtable_repl *repl, struct pid *pid)
 {
-	repl->young_tries = REPL_YOUNG_TRIES;
+	INIT_LIST_HEAD(&repl->young_list);
+	repl->young_pid = pid;
 	repl_young_wait(repl);
 }
 
@@ -82,13 +123,15 @@ void pgtable_repl_young_del(struct pgtable_repl *repl)
 	spin_lock(&repl_young_lock);
 	list_del_init(&repl->young_list);
 	spin_unlock(&repl_young_lock);
+	put_pid(repl->young_pid);
 }
 
 /*
- * Take the oldest off the list, if it is old enough; else come back.  @mm gets a
- * reference to its users, or NULL if it is about to go, or has its trees.
+ * Take the first one off the queue, if it is due; else come back.  @mm gets a
+ * reference, but not to its users, whose exit is to be the last one's who waits for it;
+ * or NULL if it is about to go, or waits no more.
  */
-static bool repl_young_pop(struct mm_struct **mm)
+static bool repl_young_pop(struct repl_young_queue *queue, struct mm_struct **mm)
 {
 	struct pgtable_repl *repl;
 	unsigned long now, due;
@@ -96,18 +139,20 @@ static bool repl_young_pop(struct mm_struct **mm)
 
 	*mm = NULL;
 	spin_lock(&repl_young_lock);
-	repl = list_first_entry_or_null(&repl_young, struct pgtable_repl, young_list);
+	repl = list_first_entry_or_null(&queue->list, struct pgtable_repl, young_list);
 	if (!repl)
 		goto unlock;
 	now = jiffies;
-	due = repl->born + repl_young_delay();
+	due = repl->born + repl_young_delay(queue);
 	if (time_before(now, due)) {
-		queue_delayed_work(system_unbound_wq, &repl_young_work, due - now);
+		/* Also if it was queued for later, by who read an older delay. */
+		mod_delayed_work(system_unbound_wq, &queue->work, due - now);
 		goto unlock;
 	}
 	list_del_init(&repl->young_list);
 	/* It is on the list till then, so that its state is there. */
-	if (READ_ONCE(repl->young) && mmget_not_zero(repl->owner.mm))
+	if (READ_ONCE(repl->young) &&
+	    atomic_inc_not_zero(&repl->owner.mm->mm_count))
 		*mm = repl->owner.mm;
 	popped = true;
 unlock:
@@ -115,42 +160,162 @@ unlock:
 	return popped;
 }
 
-static void repl_young_build(struct mm_struct *mm, struct repl_wait *wait)
+/* Those that were dropped for want of memory come back by themselves. */
+static bool repl_young_nodes(struct mm_struct *mm, nodemask_t *nodes)
 {
 	struct pgtable_repl_owner *owner = mm_repl_owner(mm);
 	struct pgtable_repl_policy policy;
-	unsigned long begun = jiffies;
-	nodemask_t nodes;
 
 	pgtable_repl_owner_policy(owner, &policy);
-	/* Those that were dropped for want of memory come back by themselves. */
-	nodes_andnot(nodes, policy.nodes, owner->dropped);
-	if (nodes_empty(nodes))
-		return;
-	/* Left for later: another process may live on in it. */
-	if (pgtable_repl_dying(owner)) {
-		pgtable_repl_rebuild(owner, &nodes);
-		return;
-	}
-	if (!pgtable_repl_mm_build(owner, &nodes, wait))
-		return;
-	if (--mm->pgtable_repl->young_tries) {
-		repl_young_wait(mm->pgtable_repl);
-		return;
-	}
-	pgtable_repl_was_busy(owner, begun);
-	pgtable_repl_rebuild(owner, &nodes);
+	nodes_andnot(*nodes, policy.nodes, owner->dropped);
+	return !nodes_empty(*nodes);
 }
 
-static void repl_young_grow(struct work_struct *work)
+/* Its trees are made by what makes up for lacking copies. */
+static void repl_young_leave(struct mm_struct *mm)
 {
-	struct repl_wait wait = REPL_WAIT_NONE;
+	nodemask_t nodes;
+
+	if (repl_young_nodes(mm, &nodes))
+		pgtable_repl_rebuild(mm_repl_owner(mm), &nodes);
+	WRITE_ONCE(mm->pgtable_repl->young, false);
+}
+
+static void repl_young_again(struct mm_struct *mm)
+{
+	/* Of one that nobody is in any more, only a lazy CPU may have a reference. */
+	if (atomic_read(&mm->mm_users) && !repl_young_wait(mm->pgtable_repl))
+		repl_young_leave(mm);
+}
+
+/* A thread of the child's is about to return to user mode, or exits. */
+static void repl_young_run(struct callback_head *work)
+{
+	struct pgtable_repl *repl = container_of(work, struct pgtable_repl, young_work);
+	struct repl_wait wait = REPL_YOUNG_WAIT;
+	struct mm_struct *mm = repl->owner.mm;
+	bool again = false;
+	nodemask_t nodes;
+
+	if (READ_ONCE(repl->young)) {
+		/* It has ended, or executed another program; others may live on. */
+		if (current->mm != mm || (current->flags & PF_EXITING))
+			again = true;
+		else if (repl_young_nodes(mm, &nodes) &&
+			 pgtable_repl_mm_build(mm_repl_owner(mm), &nodes, &wait))
+			again = true;
+		else
+			WRITE_ONCE(repl->young, false);
+	}
+
+	/* Till then nobody else is chosen. */
+	spin_lock(&repl_young_lock);
+	repl->young_task = NULL;
+	spin_unlock(&repl_young_lock);
+	put_task_struct(current);
+	if (again)
+		repl_young_again(mm);
+	mmdrop(mm);
+}
+
+/*
+ * The thread that is likely to return to user mode first, with a reference: one that
+ * runs, or else the last one that did.  NULL: there is none.
+ */
+static struct task_struct *repl_young_thread(struct mm_struct *mm)
+{
+	struct task_struct *leader, *thread, *found = NULL;
+	u64 ran, last = 0;
+
+	rcu_read_lock();
+	leader = pid_task(mm->pgtable_repl->young_pid, PIDTYPE_TGID);
+	if (!leader)
+		goto unlock;
+	for_each_thread(leader, thread) {
+		if (READ_ONCE(thread->mm) != mm)
+			continue;
+		/*
+		 * Those that the kernel has added never return to user mode.  Of one that
+		 * begins to exit, which races with this, the work is passed on.
+		 */
+		if (data_race(thread->flags) & (PF_EXITING | PF_USER_WORKER))
+			continue;
+		ran = task_is_running(thread) ? U64_MAX :
+		      READ_ONCE(thread->se.exec_start);
+		if (!found || ran > last) {
+			found = thread;
+			last = ran;
+		}
+		if (last == U64_MAX)
+			break;
+	}
+	if (found)
+		get_task_struct(found);
+unlock:
+	rcu_read_unlock();
+	return found;
+}
+
+/*
+ * Have @task, with a reference that is given away, make the trees, instead of whoever
+ * was to do it.  False: it exits.
+ */
+static bool repl_young_choose(struct pgtable_repl *repl, struct task_struct *task)
+{
+	struct mm_struct *mm = repl->owner.mm;
+	struct task_struct *put;
+	bool chosen = true;
+
+	spin_lock(&repl_young_lock);
+	put = repl->young_task;
+	/* If it cannot be taken back it is being run. */
+	if (put == task || (put && !task_work_cancel(put, &repl->young_work))) {
+		put = task;
+		goto unlock;
+	}
+	if (!put)
+		mmgrab(mm);	/* the work's */
+	init_task_work(&repl->young_work, repl_young_run);
+	repl->young_task = task;
+	chosen = !task_work_add(task, &repl->young_work, TWA_RESUME);
+unlock:
+	if (!chosen)
+		repl->young_task = NULL;
+	spin_unlock(&repl_young_lock);
+	if (put)
+		put_task_struct(put);
+	if (!chosen) {
+		put_task_struct(task);
+		mmdrop(mm);
+	}
+	return chosen;
+}
+
+static void repl_young_ask(struct mm_struct *mm)
+{
+	struct task_struct *task;
+
+	if (!atomic_read(&mm->mm_users))
+		return;
+	task = repl_young_thread(mm);
+	if (!task)	/* another process lives on in it */
+		repl_young_leave(mm);
+	/* Before its only user has made them, nothing happens in user mode. */
+	else if (!repl_young_choose(mm->pgtable_repl, task) ||
+		 atomic_read(&mm->mm_users) > 1)
+		repl_young_again(mm);
+}
+
+static void repl_young_due(struct work_struct *work)
+{
+	struct repl_young_queue *queue =
+		container_of(to_delayed_work(work), struct repl_young_queue, work);
 	struct mm_struct *mm;
 
-	while (repl_young_pop(&mm)) {
+	while (repl_young_pop(queue, &mm)) {
 		if (mm) {
-			repl_young_build(mm, &wait);
-			mmput_async(mm);
+			repl_young_ask(mm);
+			mmdrop(mm);
 		}
 		cond_resched();
 	}
@@ -159,7 +324,7 @@ static void repl_young_grow(struct work_struct *work)
 /* The delay has changed: look at those that wait already. */
 void pgtable_repl_young_hurry(void)
 {
-	mod_delayed_work(system_unbound_wq, &repl_young_work, 0);
+	mod_delayed_work(system_unbound_wq, &repl_young[0].work, 0);
 }
 
 /* vm.pgtable_repl_fork_delay: holds for those that wait already, too. */

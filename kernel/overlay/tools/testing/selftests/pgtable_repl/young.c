@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Children whose copies wait (vm.pgtable_repl_fork_delay): who lives gets them, while
- * it runs; who ends or executes another program never has any made.
+ * Children whose copies wait (vm.pgtable_repl_fork_delay): who lives gets them when it
+ * runs; who sleeps, ends or executes another program never has any made.
  */
+#include <fcntl.h>
+#include <pthread.h>
 #include <sys/wait.h>
 
 #include "pgtable_repl_harness.h"
@@ -141,8 +143,6 @@ static int live(char *mem)
 	while (report(getpid()) != GROWN) {
 		if (repl_on_all(churn, NULL))
 			return 2;
-		/* Who makes them only tries for the lock. */
-		usleep(2000);
 	}
 	if (repl_verify(mem, LEN, 1))
 		return 3;
@@ -252,7 +252,33 @@ TEST_F(young, who_asks_does_not_wait)
 	EXPECT_EQ(0, repl_wait(pid));
 }
 
-/* Those that wait already go by what is written now. */
+/* A thread waits for something that is not to come yet. */
+static bool asleep(pid_t pid, pid_t tid)
+{
+	char path[64], text[512], *state;
+	ssize_t len;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", pid, tid);
+	fd = open(path, O_RDONLY);
+	if (fd < 0)
+		return false;
+	len = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	text[len > 0 ? len : 0] = 0;
+	state = strrchr(text, ')');
+	/* Or it has failed, and who waits for it says so. */
+	return state && strchr("SZ", state[2]);
+}
+
+static int until_grown(void)
+{
+	while (report(getpid()) != GROWN)
+		;
+	return !!repl_check(getpid());
+}
+
+/* Those that wait already go by what is written now, when they wake up. */
 TEST_F(young, a_shorter_delay_holds_at_once)
 {
 	pid_t pid[3];
@@ -263,6 +289,7 @@ TEST_F(young, a_shorter_delay_holds_at_once)
 	ASSERT_EQ(0, pipe(ends));
 	for (i = 0; i < 3; i++) {
 		pid[i] = fork();
+		ASSERT_LE(0, pid[i]);
 		if (!pid[i]) {
 			close(ends[1]);
 			/* A child of a child waits like its parent. */
@@ -270,21 +297,77 @@ TEST_F(young, a_shorter_delay_holds_at_once)
 				_exit(wait(&i) > 0 && WIFEXITED(i) ? WEXITSTATUS(i) : 1);
 			if (read(ends[0], &byte, 1))
 				_exit(1);
-			_exit(repl_check(getpid()) ? 2 : 0);
+			_exit(until_grown());
 		}
 	}
 	close(ends[0]);
 	for (i = 0; i < 3; i++)
-		EXPECT_EQ(YOUNG, report(pid[i]));
-	ASSERT_EQ(0, repl_write_long(REPL_FORK_DELAY, 1));
-	/* Who has them made says first that they wait no more. */
-	for (i = 0; i < 3; i++)
-		while (report(pid[i]) != GROWN)
+		while (!asleep(pid[i], pid[i]))
 			usleep(1000);
-	/* The grandchild has been forked by now, or waits for a moment yet. */
+	ASSERT_EQ(0, repl_write_long(REPL_FORK_DELAY, 1));
+	usleep(50000);
+	for (i = 0; i < 3; i++)
+		EXPECT_EQ(YOUNG, report(pid[i]));
 	close(ends[1]);
 	for (i = 0; i < 3; i++)
 		EXPECT_EQ(0, repl_wait(pid[i]));
+}
+
+/* The other thread sleeps, till this one has ended. */
+static void *run_alone(void *main_thread)
+{
+	while (!asleep(getpid(), *(pid_t *)main_thread))
+		usleep(1000);
+	if (repl_write_long(REPL_FORK_DELAY, 1))
+		return main_thread;
+	return until_grown() ? main_thread : NULL;
+}
+
+TEST_F(young, the_thread_that_runs_makes_them)
+{
+	pid_t pid;
+
+	ASSERT_EQ(0, repl_write_long(REPL_FORK_DELAY, NEVER));
+	pid = fork();
+	if (!pid) {
+		pid_t tid = getpid();
+		pthread_t thread;
+		void *failed;
+
+		if (pthread_create(&thread, NULL, run_alone, &tid) ||
+		    pthread_join(thread, &failed))
+			_exit(1);
+		_exit(failed ? 2 : 0);
+	}
+	EXPECT_EQ(0, repl_wait(pid));
+}
+
+/* Threads come and go while one is to make them. */
+static void *brief(void *unused)
+{
+	return NULL;
+}
+
+TEST_F(young, threads_that_end_pass_it_on)
+{
+	pid_t pid;
+
+	ASSERT_EQ(0, repl_write_long(REPL_FORK_DELAY, 1));
+	pid = fork();
+	if (!pid) {
+		while (report(getpid()) != GROWN) {
+			pthread_t threads[4];
+			int i;
+
+			for (i = 0; i < 4; i++)
+				if (pthread_create(&threads[i], NULL, brief, NULL))
+					_exit(1);
+			for (i = 0; i < 4; i++)
+				pthread_join(threads[i], NULL);
+		}
+		_exit(!!repl_check(getpid()));
+	}
+	EXPECT_EQ(0, repl_wait(pid));
 }
 
 TEST_F(young, wrong_settings)
