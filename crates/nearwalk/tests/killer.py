@@ -3,9 +3,10 @@
 """Kills a trial in one of its phases and waits for what was set before.
 
 killer.py PID PHASE WANTED [ARG...]: starts `nearwalk trial ARG...`, waits until
-PHASE is there (a path; `note`, that it has noted something; else text in
-/proc/PID/pgtable_repl), kills it, and says how long it then took until mode, nodes
-and source of PID were WANTED and no note was left.
+PHASE is there (a path; `note`, that it has noted something; `built`, that all copies
+are made; else text in /proc/PID/pgtable_repl), kills it, and says how long it then took
+until mode, nodes and source of PID were WANTED and no note was left. No phase is one
+that may be over before it is looked for.
 """
 
 import os
@@ -42,6 +43,9 @@ def there():
         return os.path.exists(phase)
     if phase == "note":
         return any(name.endswith(".json") for name in notes())
+    if phase == "built":
+        text = status()
+        return "eager" in text and "building" not in text
     return phase in status()
 
 

@@ -223,8 +223,9 @@ kill_in /run/asked "$none" 1 $pid --metric 'touch /run/asked; sleep 600'
 kill_in note "$none" 1 $pid --metric 'echo 1'
 # By these seeds copies are off, or on, in the first period.
 kill_in 'source:	proc' "$none" 2 $pid --metric 'echo 1' --settle 0
+# Most often while they are made, which is over after a moment, and later.
 kill_in 'eager' "$none" 1 $pid --metric 'echo 1' --settle 600
-kill_in 'building' "$none" 1 $pid --metric 'echo 1'
+kill_in 'built' "$none" 1 $pid --metric 'echo 1'
 
 step own
 echo lazy 0,3 prefetch=7 >/proc/$pid/pgtable_repl
