@@ -50,6 +50,24 @@ fn offered() -> Result<(), String> {
         .map_err(|error| format!("/dev/kvm cannot be opened: {error}"))
 }
 
+/// Whether this machine is itself one of QEMU's under TCG, by the signature in CPUID
+/// leaf 0x40000000, which hypervisors share (Linux: `hypervisor_cpuid_base()`).
+#[cfg(target_arch = "x86_64")]
+pub fn is_emulated() -> bool {
+    use std::arch::x86_64::__cpuid;
+    // SAFETY: every x86-64 CPU has the instruction. (Newer Rust knows that.)
+    #[allow(unused_unsafe)]
+    let cpuid = |leaf| unsafe { __cpuid(leaf) };
+    let leaf = cpuid(0x4000_0000);
+    let signature = [leaf.ebx, leaf.ecx, leaf.edx].map(u32::to_le_bytes);
+    cpuid(1).ecx >> 31 == 1 && signature.concat() == b"TCGTCGTCGTCG"
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub fn is_emulated() -> bool {
+    false
+}
+
 fn has_virtualisation(cpuinfo: &str) -> bool {
     cpuinfo
         .lines()

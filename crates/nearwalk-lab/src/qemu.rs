@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use crate::{Accel, Pti, VmConfig, clock};
+use crate::{Accel, Pti, VmConfig, accel::is_emulated, clock};
 
 pub const PROGRAM: &str = "qemu-system-x86_64";
 
@@ -108,6 +108,13 @@ pub const PATCHED_CODE: &str = "text_poke_again pgtable_repl=hold";
 /// for all.
 pub const SAME_ADDRESSES: &str = "norandmaps";
 
+/// For a guest of KVM in an emulated machine. QEMU before 9.1, entering such a guest,
+/// forgets that its last instruction was STI (`helper_vmrun()` does not read the
+/// VMCB's interrupt shadow). What arrives between the `sti` and the `hlt` of an idle
+/// CPU is then handled before the `hlt`, and the CPU sleeps although it was woken:
+/// until its next interrupt, which without a tick may never come.
+pub const LOST_WAKEUPS: &str = "nohz=off";
+
 /// The kernel's command line.
 pub fn command_line(config: &VmConfig, accel: Accel) -> String {
     // Warnings and worse on the console: that is where findings come from. An
@@ -135,6 +142,10 @@ pub fn command_line(config: &VmConfig, accel: Accel) -> String {
         if let Some(khz) = khz {
             line += &format!(" tsc_early_khz={khz}");
         }
+    }
+    if accel == Accel::Kvm && is_emulated() {
+        line.push(' ');
+        line += LOST_WAKEUPS;
     }
     line += match config.pti {
         Pti::Auto => "",

@@ -41,10 +41,11 @@ fn text(bytes: &[u8]) -> String {
 #[test]
 fn a_command_runs_in_a_guest_of_the_machine() {
     let script = "cat; cd /sys/devices/system/node; cat has_cpu node3/cpulist; \
-                  grep -c hypervisor /proc/cpuinfo; echo words >&2; exit 7";
+                  grep -c hypervisor /proc/cpuinfo; grep -c '[.]nohz *: 0' /proc/timer_list; \
+                  echo words >&2; exit 7";
     let ran = lab(&["--nested"], &["sh", "-c", script], "in\n");
     assert_eq!(ran.status.code(), Some(7));
-    assert_eq!(text(&ran.stdout), "in\n0-3\n3\n4\n");
+    assert_eq!(text(&ran.stdout), "in\n0-3\n3\n4\n4\n");
     assert_eq!(text(&ran.stderr), "words\n");
 }
 
