@@ -2,7 +2,7 @@
 //! What a run whose limit has passed, or whose guest hangs, says of where it stands
 //! before it is ended.
 
-use std::{sync::mpsc::RecvTimeoutError, thread, time::Duration};
+use std::{io, sync::mpsc::RecvTimeoutError, thread, time::Duration};
 
 use crate::{
     qmp::Monitor,
@@ -25,20 +25,28 @@ impl Vm {
         self.ask_cpus();
         if ready {
             self.handle.send("where\n");
-            self.wait_until(LOOK, |event| matches!(event, Event::Told));
+            if !self.wait_until(LOOK, |event| matches!(event, Event::Told)) {
+                return;
+            }
         }
         if let Some(signal) = self.limit_signal.filter(|_| ready) {
             self.handle.signal(signal);
             let mut sizes = None;
+            let mut ended = false;
             self.wait_until(FAREWELL, |event| match event {
                 Event::Exit(_, out, err) => {
                     sizes = Some((*out, *err));
                     true
                 }
+                // The port may be slower than the console was.
+                Event::Ended => {
+                    ended = true;
+                    false
+                }
                 _ => false,
             });
             if let Some((out, err)) = sizes {
-                self.collect(out, err, false);
+                self.collect(out, err, ended);
             }
         }
     }
@@ -47,7 +55,13 @@ impl Vm {
     pub(crate) fn ask_where(&mut self) {
         self.ask_cpus();
         let asked = self.monitor.as_mut().map(Monitor::inject_nmi);
-        if !matches!(asked, Some(Ok(()))) {
+        // It has been sent, also if the answer takes long.
+        let sent = match asked {
+            Some(Ok(())) => true,
+            Some(Err(error)) => error.kind() == io::ErrorKind::WouldBlock,
+            None => false,
+        };
+        if !sent {
             return;
         }
         let mut clock = self.qemu.progress();
@@ -57,20 +71,23 @@ impl Vm {
     }
 
     fn ask_cpus(&mut self) {
-        let asked = self.monitor.as_mut().map(|it| it.cpu_states(self.cpus));
-        if let Some(Ok(states)) = asked {
-            self.states = states;
+        if let Some(monitor) = &mut self.monitor {
+            // What was answered until then is shown.
+            let _ = monitor.cpu_states(self.cpus, &mut self.states);
         }
     }
 
-    fn wait_until(&mut self, limit: Duration, mut done: impl FnMut(&Event) -> bool) {
+    /// False: somebody wants the machine ended now.
+    fn wait_until(&mut self, limit: Duration, mut done: impl FnMut(&Event) -> bool) -> bool {
         let mut clock = self.qemu.progress();
         while clock.tick() < limit && !self.qemu.has_ended() {
             match self.events.recv_timeout(TICK) {
-                Ok(event) if done(&event) => return,
+                Ok(Event::Kill) => return false,
+                Ok(event) if done(&event) => return true,
                 Ok(_) | Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Disconnected) => return true,
             }
         }
+        true
     }
 }

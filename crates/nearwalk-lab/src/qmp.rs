@@ -19,6 +19,9 @@ pub struct Monitor {
     write: UnixStream,
     read: BufReader<UnixStream>,
     ready: bool,
+    /// The number of the last message: an answer that comes too late is not taken for
+    /// the next one's.
+    id: u64,
 }
 
 impl Monitor {
@@ -29,6 +32,7 @@ impl Monitor {
             write: stream.try_clone()?,
             read: BufReader::new(stream),
             ready: false,
+            id: 0,
         })
     }
 
@@ -41,15 +45,15 @@ impl Monitor {
 
     /// For each of the guest's CPUs a line: what it executes, whether it is halted,
     /// and the interrupts that its local APIC has in service and those that wait.
-    pub fn cpu_states(&mut self, cpus: u32) -> io::Result<Vec<String>> {
+    /// Those that have been asked for until one fails are kept.
+    pub fn cpu_states(&mut self, cpus: u32, states: &mut Vec<String>) -> io::Result<()> {
         self.begin()?;
-        let mut states = Vec::new();
         for cpu in 0..cpus {
             let registers = self.ask(cpu, "info registers")?;
             let apic = self.ask(cpu, "info lapic")?;
             states.push(format!("CPU {cpu}: {}", cpu_state(&registers, &apic)));
         }
-        Ok(states)
+        Ok(())
     }
 
     /// What QEMU's monitor for people says about this CPU.
@@ -103,7 +107,9 @@ impl Monitor {
         self.send(serde_json::json!({ "execute": command, "arguments": arguments }))
     }
 
-    fn send(&mut self, message: Value) -> io::Result<Value> {
+    fn send(&mut self, mut message: Value) -> io::Result<Value> {
+        self.id += 1;
+        message["id"] = self.id.into();
         writeln!(self.write, "{message}")?;
         loop {
             let mut line = String::new();
@@ -113,6 +119,9 @@ impl Monitor {
             let Ok(mut message) = serde_json::from_str::<Value>(&line) else {
                 continue;
             };
+            if message.get("id").and_then(Value::as_u64) != Some(self.id) {
+                continue;
+            }
             if let Some(value) = message.get_mut("return") {
                 return Ok(value.take());
             }
@@ -154,21 +163,34 @@ mod tests {
 
     #[test]
     fn replies_are_told_from_greeting_and_events() {
-        let (mut monitor, qemu) =
-            monitor(b"{\"QMP\": {}}\n{\"return\": {}}\n{\"event\": \"STOP\"}\n{\"return\": {}}\n");
+        let (mut monitor, qemu) = monitor(
+            b"{\"QMP\": {}}\n{\"return\": {}, \"id\": 1}\n{\"event\": \"STOP\"}\n\
+                      {\"return\": {}, \"id\": 2}\n",
+        );
         monitor.inject_nmi().unwrap();
         assert_eq!(
             sent(monitor, qemu),
             [
-                r#"{"execute":"qmp_capabilities"}"#,
-                r#"{"execute":"inject-nmi"}"#
+                r#"{"execute":"qmp_capabilities","id":1}"#,
+                r#"{"execute":"inject-nmi","id":2}"#
             ]
         );
     }
 
     #[test]
+    fn an_answer_that_was_given_up_is_not_the_next_ones() {
+        let (mut monitor, _qemu) = monitor(
+            b"{\"return\": {}, \"id\": 1}\n{\"return\": [], \"id\": 0}\n\
+              {\"return\": \"RIP=1\", \"id\": 2}\n{\"return\": \"IRR 7\", \"id\": 3}\n",
+        );
+        let mut states = Vec::new();
+        monitor.cpu_states(1, &mut states).unwrap();
+        assert_eq!(states, ["CPU 0: RIP=1 IRR 7"]);
+    }
+
+    #[test]
     fn an_error_is_passed_on() {
-        let (mut monitor, _qemu) = monitor(b"{\"error\": {\"desc\": \"no\"}}\n");
+        let (mut monitor, _qemu) = monitor(b"{\"error\": {\"desc\": \"no\"}, \"id\": 1}\n");
         let error = monitor.inject_nmi().unwrap_err();
         assert!(error.to_string().contains("no"));
     }
@@ -188,17 +210,17 @@ mod tests {
     #[test]
     fn threads_are_in_the_order_of_cpus_and_the_greeting_is_sent_once() {
         let (mut monitor, qemu) = monitor(
-            b"{\"QMP\": {}}\n{\"return\": {}}\n{\"return\": [{\"cpu-index\": 1, \"thread-id\": 8}, \
-              {\"cpu-index\": 0, \"thread-id\": 9}]}\n{\"return\": {}}\n",
+            b"{\"QMP\": {}}\n{\"return\": {}, \"id\": 1}\n{\"return\": [{\"cpu-index\": 1, \"thread-id\": 8}, \
+              {\"cpu-index\": 0, \"thread-id\": 9}], \"id\": 2}\n{\"return\": {}, \"id\": 3}\n",
         );
         assert_eq!(monitor.cpu_threads().unwrap(), [9, 8]);
         monitor.resume().unwrap();
         assert_eq!(
             sent(monitor, qemu),
             [
-                r#"{"execute":"qmp_capabilities"}"#,
-                r#"{"execute":"query-cpus-fast"}"#,
-                r#"{"execute":"cont"}"#
+                r#"{"execute":"qmp_capabilities","id":1}"#,
+                r#"{"execute":"query-cpus-fast","id":2}"#,
+                r#"{"execute":"cont","id":3}"#
             ]
         );
     }

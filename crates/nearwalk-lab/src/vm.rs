@@ -334,6 +334,7 @@ impl Vm {
         while !ended && clock.tick() < LAST_WORDS {
             match self.events.recv_timeout(TICK) {
                 Ok(Event::Ended) => ended = true,
+                Ok(Event::Kill) => return,
                 // The port may be slower than the console was.
                 Err(RecvTimeoutError::Disconnected) => return,
                 Ok(_) | Err(RecvTimeoutError::Timeout) => {}
