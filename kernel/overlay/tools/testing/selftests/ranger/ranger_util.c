@@ -224,14 +224,22 @@ static uint64_t majority(const uint64_t *frames, size_t n)
 void ranger_look(const char *mem, size_t len, struct ranger_found *found)
 {
 	static uint64_t frames[MAX_PAGES];
+
+	ranger_frames(mem, len, frames);
+	ranger_look_at(mem, len, majority(frames, len / PAGE), found);
+}
+
+void ranger_look_at(const char *mem, size_t len, uint64_t offset,
+		    struct ranger_found *found)
+{
+	static uint64_t frames[MAX_PAGES];
 	int fd = open("/proc/kpageflags", O_RDONLY | O_CLOEXEC);
 	size_t i, n = len / PAGE;
-	uint64_t offset, flags;
+	uint64_t flags;
 	bool was_home = false;
 
 	memset(found, 0, sizeof(*found));
 	ranger_frames(mem, len, frames);
-	offset = majority(frames, n);
 	found->offset = offset;
 	for (i = 0; i < n; i++) {
 		if (frames[i] == offset + i) {

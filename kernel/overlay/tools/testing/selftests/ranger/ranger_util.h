@@ -49,5 +49,7 @@ struct ranger_found {
  * not have something in their place that does not move.
  */
 void ranger_look(const char *mem, size_t len, struct ranger_found *found);
+void ranger_look_at(const char *mem, size_t len, uint64_t offset,
+		    struct ranger_found *found);
 
 #endif /* RANGER_UTIL_H */
