@@ -127,8 +127,7 @@ pub fn text(frame: &Frame, view: &View, width: u16) -> String {
 /// A line without those of its last parts that there is no room for.
 fn cut(mut line: String, room: usize) -> String {
     while line.chars().count() > room {
-        let Some(end) = line.rfind("  ") else { break };
-        line.truncate(end);
+        line.truncate(line.rfind("  ").unwrap_or(0));
     }
     line
 }

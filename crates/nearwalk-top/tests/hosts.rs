@@ -237,6 +237,13 @@ fn the_first_line_has_the_state_apart() {
         let parts = left.trim_end().to_owned() + "  ";
         assert!(whole.starts_with(&parts), "{width}: {first}");
     }
+    // As with a filter of so many letters.
+    let lines = Lines {
+        status: format!("only {}, by exposure, 2.0 s", "x".repeat(26)),
+        ..Lines::default()
+    };
+    let screen = drawn_beside(&frame, &View::default(), &lines, (60, 24));
+    assert_eq!(screen.lines().next().unwrap().trim_start(), lines.status);
 }
 
 #[test]
