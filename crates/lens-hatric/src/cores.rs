@@ -418,7 +418,7 @@ impl Cores {
         if !self.gone.is_empty() {
             self.back_invalidate();
         }
-        if self.llc.find(key, Plain) == Found::Held {
+        if self.llc.find(key) == Found::Held {
             return (self.lat.llc, From::Shared);
         }
         self.llc.insert(key);

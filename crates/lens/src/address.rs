@@ -67,3 +67,18 @@ impl PageSize {
         1 << self.shift()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_what_one_entry_of_its_level_maps() {
+        for (size, level) in PageSize::ALL.into_iter().zip(1..) {
+            assert_eq!(size.level(), level);
+            assert_eq!(size.bytes(), 4096 * 512u64.pow(level - 1));
+            assert_eq!(PageSize::of_level(level), Some(size));
+        }
+        assert_eq!(PageSize::of_level(4), None);
+    }
+}

@@ -7,9 +7,11 @@
 use crate::access::Access;
 use crate::address::{Dim, Line, PageSize};
 use crate::fabric::{Asked, Cached, Seen};
+use crate::part::quick::{QuickTranslations, QuickWalkCache};
 use crate::part::{Level, Parts, Stale, Translation, Translations, WalkCache};
 use crate::pipe::Pipe;
 use crate::simd::{Found, Host};
+use crate::stats::Stats;
 use crate::tables::{Levels, SPACE, Tables};
 use crate::tags::Key;
 
@@ -21,6 +23,15 @@ struct Translated {
     start: f64,
     /// Length of the walk; 0 without one.
     walk: f64,
+}
+
+/// Stops the thread that `pipe` is of for `cycles` of the kernel's. Returns what
+/// waiting for accesses under way costs besides.
+pub(crate) fn interrupt(pipe: &mut Pipe, stats: &mut Stats, cycles: f64) -> f64 {
+    let drained = pipe.interrupt(cycles);
+    stats.base += drained;
+    stats.kernel += cycles;
+    drained
 }
 
 /// A CPU at work: its core's parts, and the tables that it walks.
@@ -73,7 +84,7 @@ impl<P: Parts, H: Host, T: Tables> Cpu<'_, P, H, T> {
         let tlb = &mut self.at.core.tlb;
         let mut hit = match H::USUAL {
             true => tlb.lookup_or_fill(SPACE, va, held, self.host),
-            false => tlb.lookup(SPACE, va, held, self.host),
+            false => tlb.lookup_on(SPACE, va, held, self.host),
         };
         if hit.is_some() && self.tables.is_stale(va, held) {
             tlb.invalidate(Stale::Page(SPACE, va));
@@ -88,9 +99,7 @@ impl<P: Parts, H: Host, T: Tables> Cpu<'_, P, H, T> {
             None => {
                 if !H::USUAL && self.tables.faults(va, size) {
                     self.at.stats.lazy_faults += 1;
-                    let fault = self.at.costs.fault;
-                    self.at.stats.base += pipe.interrupt(fault);
-                    self.at.stats.kernel += fault;
+                    interrupt(pipe, self.at.stats, self.at.costs.fault);
                     t.issue = t.issue.max(pipe.done);
                 }
                 if let Some(levels) = self.tables.begin_walk(va, size) {
@@ -206,7 +215,7 @@ impl<P: Parts, H: Host, T: Tables> Cpu<'_, P, H, T> {
         let cache = &mut self.at.core.walk_cache;
         let cached = match H::USUAL {
             true => cache.lookup_or_fill(SPACE, va, leaf, root, self.host),
-            false => cache.lookup(SPACE, va, leaf, root, self.host),
+            false => cache.lookup_on(SPACE, va, leaf, root, self.host),
         };
         let top = cached.map_or(root, |l| l - 1);
         // A walk-cache entry holds the host-physical address of the next
@@ -246,12 +255,14 @@ impl<P: Parts, H: Host, T: Tables> Cpu<'_, P, H, T> {
     fn nested_translate(&mut self, gpa: u64) -> f64 {
         let (size, root) = self.tables.nested_page(gpa);
         let core = &mut *self.at.core;
-        let held = core.nested_tlb.lookup(SPACE, gpa, size, self.host);
+        let held = core.nested_tlb.lookup_on(SPACE, gpa, size, self.host);
         if held.is_some() {
             return 0.0;
         }
         let leaf = size.level();
-        let cached = core.nested_cache.lookup(SPACE, gpa, leaf, root, self.host);
+        let cached = core
+            .nested_cache
+            .lookup_on(SPACE, gpa, leaf, root, self.host);
         let top = cached.map_or(root, |l| l - 1);
         // A nested walk is a walk of its own, with what that costs besides
         // its references.

@@ -4,8 +4,14 @@
 //! It knows lines and nodes, not pages: [`crate::cpu`] asks which table
 //! entries a walk refers to.
 
+use crate::address::Asid;
 use crate::machine::Machine;
-use crate::part::{Memory, Parts, PrivateCache, PrivateHit, SharedCache, Translations, WalkCache};
+use crate::part::quick::{
+    QuickMemory, QuickPrivate, QuickShared, QuickTranslations, QuickWalkCache,
+};
+use crate::part::{
+    Memory, Parts, PrivateCache, PrivateHit, SharedCache, Stale, Translations, WalkCache,
+};
 use crate::simd::{Found, Host};
 use crate::stats::Stats;
 use crate::tags::Key;
@@ -31,6 +37,24 @@ impl<P: Parts> CoreParts<P> {
             private: P::private(m),
             walkers: Walkers::new(m.walker.walkers),
         }
+    }
+
+    /// Drops what INVLPG of `va` does: the page, and the walk caches.
+    pub fn drop_page(&mut self, asid: Asid, va: u64) {
+        self.tlb.invalidate(Stale::Page(asid, va));
+        self.drop_walk_caches();
+    }
+
+    pub fn drop_walk_caches(&mut self) {
+        self.walk_cache.invalidate(Stale::All);
+        self.nested_cache.invalidate(Stale::All);
+    }
+
+    /// Drops all translations.
+    pub fn drop_all(&mut self) {
+        self.tlb.invalidate(Stale::All);
+        self.nested_tlb.invalidate(Stale::All);
+        self.drop_walk_caches();
     }
 }
 
@@ -286,7 +310,7 @@ impl<P: Parts> Seen<'_, P> {
     /// always asks both.
     #[inline(always)]
     pub fn cached<H: Host>(&mut self, line: Key, write: bool, anywhere: bool, host: H) -> Cached {
-        let private = self.core.private.access(line, anywhere, host);
+        let private = self.core.private.access_on(line, anywhere, host);
         if private == PrivateHit::L1 {
             return Cached::Held {
                 cycles: self.costs.l1,
@@ -309,7 +333,7 @@ impl<P: Parts> Seen<'_, P> {
         if H::USUAL || self.pairs_at_once {
             return cached(self.shared.find_or_insert_pair(line, host));
         }
-        let found = self.shared.find(line, host);
+        let found = self.shared.find_on(line, host);
         if self.multi_node && write && found == Found::Held {
             self.own(line);
         }
@@ -323,7 +347,7 @@ impl<P: Parts> Seen<'_, P> {
         if !H::USUAL && !self.pairs_at_once {
             return None;
         }
-        Some(match self.core.private.access(line, false, host) {
+        Some(match self.core.private.access_on(line, false, host) {
             PrivateHit::L1 => Asked::Private(self.costs.l1),
             PrivateHit::L2 => Asked::Private(self.costs.l2_l3[0]),
             PrivateHit::Miss => Asked::Shared(self.shared.find_or_insert_pair_evenly(line, host)),
@@ -408,7 +432,7 @@ impl<P: Parts> Seen<'_, P> {
     fn insert_beside(&mut self, line: Key, host: impl Host) {
         self.shared.insert(line);
         if self.costs.adjacent_line {
-            self.shared.find(line.other(), host);
+            self.shared.find_on(line.other(), host);
         }
     }
 
@@ -416,7 +440,7 @@ impl<P: Parts> Seen<'_, P> {
     /// up in L3 soon.
     #[inline(always)]
     pub fn hint(&self, line: u64) {
-        self.shared.prefetch(Key::new(line));
+        self.shared.hint(Key::new(line));
     }
 
     /// Takes `line` out of every other node's L3 before it is written.

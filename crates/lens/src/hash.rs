@@ -35,3 +35,28 @@ impl Rng {
         ((u128::from(self.bits()) * u128::from(n)) >> 64) as u64
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_are_even_and_repeat() {
+        let mut counts = [0u32; 10];
+        let (mut a, mut b) = (Rng::new(7), Rng::new(7));
+        for _ in 0..100_000 {
+            let x = a.below(10);
+            assert_eq!(x, b.below(10));
+            counts[x as usize] += 1;
+        }
+        // Four standard deviations of a binomial.
+        assert!(
+            counts.iter().all(|n| n.abs_diff(10_000) < 380),
+            "{counts:?}"
+        );
+        // One bit of the key changes half of the bits.
+        let changed = |i: u64| (mix(i) ^ mix(i ^ 1)).count_ones();
+        let mean = (0..1000).map(|i| changed(2 * i)).sum::<u32>() / 1000;
+        assert!((31..=33).contains(&mean), "{mean}");
+    }
+}

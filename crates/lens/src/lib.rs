@@ -13,6 +13,8 @@
 //! Programs that bring accesses and page tables of their own (an emulator's
 //! plugin, say) feed them to [`live::Live`].
 
+#![deny(unsafe_code)]
+
 pub mod access;
 pub mod address;
 pub mod champsim;
@@ -27,6 +29,7 @@ pub mod machine;
 mod order;
 pub mod part;
 pub mod pipe;
+#[allow(unsafe_code, reason = "vector instructions; nothing else is")]
 pub mod simd;
 pub mod stats;
 pub mod system;
@@ -36,3 +39,6 @@ pub mod trace;
 pub mod units;
 
 pub use fabric::Walkers;
+
+/// Version of the model: another whenever its numbers are.
+pub const MODEL: &str = "lens-1";

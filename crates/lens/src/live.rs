@@ -9,6 +9,7 @@
 //! access themselves included, is the same.
 //!
 //! ```
+//! use lens::access::Access;
 //! use lens::address::Dim;
 //! use lens::live::{Live, NodeMap, Reference, Step};
 //! use lens::machine::Machine;
@@ -23,7 +24,7 @@
 //! let mut live = Live::<Standard>::new(&m, pace, &[0, 1], map)?;
 //!
 //! let va = 0x7f00_0000_1000;
-//! let r = Reference::load(va, 0x5000_0000, PageSize::Size4K);
+//! let r = Reference::new(Access::load(va), 0x5000_0000, PageSize::Size4K);
 //! live.access(0, r, |steps| {
 //!     // The entries of levels 4 to 1 for `va`, in the tables of node 1.
 //!     for level in (1..=4).rev() {
@@ -38,11 +39,11 @@
 
 use crate::access::Access;
 use crate::address::{Dim, Line, PageSize};
-use crate::cpu;
+use crate::cpu::{Cpu, interrupt};
 use crate::fabric::Fabric;
 use crate::hash::mix;
 use crate::machine::Machine;
-use crate::part::{Memory, Parts, Stale, Translation, Translations, WalkCache};
+use crate::part::{Memory, Parts, Translation};
 use crate::pipe::{Pace, Pipe};
 use crate::simd::Plain;
 use crate::stats::Stats;
@@ -167,48 +168,29 @@ impl Step {
     }
 }
 
-/// One access.
+/// An access, and what the caller knows of where it leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reference {
-    /// Virtual address.
-    pub va: u64,
+    /// What the program asks for. Stores take the line exclusively, out of every
+    /// other cache.
+    pub access: Access,
     /// Physical address of the data: what caches are looked up with and what
     /// says which node serves them.
     pub pa: u64,
     /// Size of the page under which the TLB holds the translation.
     pub size: PageSize,
-    /// Stores take the line exclusively, out of every other cache.
-    pub write: bool,
     /// Made in kernel mode: counted apart.
     pub kernel: bool,
-    /// The address is known only when the previous access' value is there.
-    pub dependent: bool,
-    /// A locked instruction, as [`Access::locked`] makes: a store, too.
-    pub locked: bool,
-    /// Work before the access, in units of the pace's base cycles.
-    pub work: u8,
 }
 
 impl Reference {
-    /// A user-mode load whose address is known in advance.
-    pub const fn load(va: u64, pa: u64, size: PageSize) -> Self {
+    /// `access` in user mode.
+    pub const fn new(access: Access, pa: u64, size: PageSize) -> Self {
         Reference {
-            va,
+            access,
             pa,
             size,
-            write: false,
             kernel: false,
-            dependent: false,
-            locked: false,
-            work: 1,
-        }
-    }
-
-    /// A user-mode store whose address is known in advance.
-    pub const fn store(va: u64, pa: u64, size: PageSize) -> Self {
-        Reference {
-            write: true,
-            ..Self::load(va, pa, size)
         }
     }
 
@@ -519,14 +501,7 @@ impl<P: Parts> Live<P> {
         };
         let at = self.fabric.seen_from(cpu, c.pipe.node, stats);
         let host = Plain;
-        let a = Access {
-            va: r.va,
-            write: r.write,
-            dependent: r.dependent,
-            locked: r.locked,
-            work: r.work,
-        };
-        cpu::Cpu { host, at, tables }.access(&mut c.pipe, a);
+        Cpu { host, at, tables }.access(&mut c.pipe, r.access);
         c.stats[usize::from(r.kernel)].cycles += c.pipe.done - before;
         if c.pipe.done >= self.clock + QUANTUM {
             self.end_quanta(cpu);
@@ -545,11 +520,7 @@ impl<P: Parts> Live<P> {
     /// CPU `cpu` drops all translations, as a load of its page-table root
     /// does.
     pub fn flush(&mut self, cpu: usize) {
-        let c = &mut self.fabric.cores[cpu];
-        c.tlb.invalidate(Stale::All);
-        c.walk_cache.invalidate(Stale::All);
-        c.nested_cache.invalidate(Stale::All);
-        c.nested_tlb.invalidate(Stale::All);
+        self.fabric.cores[cpu].drop_all();
         self.cpus[cpu].frames.0.clear();
     }
 
@@ -557,28 +528,21 @@ impl<P: Parts> Live<P> {
     /// names: for sources that see the instruction and not its operand. That the
     /// page is stale shows when it is used with another frame.
     pub fn drop_walk_caches(&mut self, cpu: usize) {
-        let c = &mut self.fabric.cores[cpu];
-        c.walk_cache.invalidate(Stale::All);
-        c.nested_cache.invalidate(Stale::All);
+        self.fabric.cores[cpu].drop_walk_caches();
     }
 
     /// CPU `cpu` drops its translation of `va` in a page of any size, and its
     /// walk caches, as INVLPG does.
     pub fn invalidate(&mut self, cpu: usize, va: u64) {
-        let c = &mut self.fabric.cores[cpu];
-        c.tlb.invalidate(Stale::Page(SPACE, va));
-        self.drop_walk_caches(cpu);
+        self.fabric.cores[cpu].drop_page(SPACE, va);
     }
 
     /// CPU `cpu` stops for `cycles` (an exception, an interrupt), charged to
     /// kernel mode.
     pub fn stall(&mut self, cpu: usize, cycles: f64) {
         let c = &mut self.cpus[cpu];
-        let drained = c.pipe.interrupt(cycles);
-        let s = &mut c.stats[1];
-        s.cycles += drained + cycles;
-        s.base += drained;
-        s.kernel += cycles;
+        let stats = &mut c.stats[1];
+        stats.cycles += interrupt(&mut c.pipe, stats, cycles) + cycles;
     }
 
     /// Counters of CPU `cpu` since the start or [`Live::reset_stats`].

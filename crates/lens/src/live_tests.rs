@@ -32,7 +32,11 @@ fn native(va: u64, tables: u64) -> impl Fn(&mut Vec<Step>) {
 }
 
 fn load(va: u64, pa: u64) -> Reference {
-    Reference::load(va, pa, PageSize::Size4K)
+    Reference::new(Access::load(va), pa, PageSize::Size4K)
+}
+
+fn store(va: u64, pa: u64) -> Reference {
+    Reference::new(Access::store(va), pa, PageSize::Size4K)
 }
 
 #[test]
@@ -137,7 +141,7 @@ fn user_and_kernel_are_counted_apart_and_add_up() {
     for i in 0..1000u64 {
         let r = load(VA + i * 4096, NODE / 2 + i * 4096);
         let r = if i % 3 == 0 { r.in_kernel() } else { r };
-        l.access((i % 2) as usize, r, native(r.va, 0));
+        l.access((i % 2) as usize, r, native(r.access.va, 0));
     }
     l.stall(1, 700.0);
     let t = l.total();
@@ -165,7 +169,8 @@ fn a_store_to_an_entry_is_seen_by_the_next_walk_of_another_node() {
     l.access(1, load(VA, NODE), walk);
     l.flush(1);
     // The kernel on node 0 writes the entry through its own mapping.
-    let r = Reference::store(entry | 1 << 63, entry, PageSize::Size2M).in_kernel();
+    let r = Access::store(entry | 1 << 63);
+    let r = Reference::new(r, entry, PageSize::Size2M).in_kernel();
     l.access(0, r, |_| {});
     let before = l.stats(1).user.walk_mem[0][1];
     l.access(1, load(VA, NODE), walk);
@@ -177,14 +182,13 @@ fn a_store_to_an_entry_is_seen_by_the_next_walk_of_another_node() {
 fn a_store_takes_its_line_from_the_caches_of_its_neighbour() {
     let (m, mut l) = live(&[0, 0]);
     let r = load(VA, 0x20_0000);
-    let store = Reference::store(VA, 0x20_0000, PageSize::Size4K);
     let stall = |l: &Live<Standard>| l.stats(1).user.data_stall;
     l.access(1, r, |_| {});
     let first = stall(&l);
     l.access(1, r, |_| {});
     assert_eq!(stall(&l) - first, m.cache.l1.latency.at(m.clock).0, "L1");
     let hits = l.stats(1).user.data_l3;
-    l.access(0, store, |_| {});
+    l.access(0, store(VA, 0x20_0000), |_| {});
     l.access(1, r, |_| {});
     assert_eq!(l.stats(1).user.data_l3, hits + 1, "only L3 has it");
 }
@@ -198,11 +202,9 @@ fn what_follows_a_locked_store_waits_for_it_and_what_follows_another_does_not() 
     };
     let cycles = |locked: bool| {
         let mut l = Live::<Standard>::new(&m, pace, &[0], map()).unwrap();
-        let store = Reference {
-            locked,
-            ..Reference::store(VA, 0x20_0000, PageSize::Size4K)
-        };
-        l.access(0, store, |_| {});
+        let mut first = store(VA, 0x20_0000);
+        first.access.locked = locked;
+        l.access(0, first, |_| {});
         l.access(0, load(VA + 4096, 0x30_0000), |_| {});
         l.stats(0).user.cycles
     };

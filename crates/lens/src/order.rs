@@ -35,6 +35,7 @@ const PAPERS: &[&str] = &[
     "counters",
     "fit",
     "class",
+    "doubt",
     "validate",
     "cross",
 ];

@@ -30,6 +30,12 @@ pub trait Host: Copy {
     /// line, and what the caller of the loop has found besides. Without ways out
     /// for the rest, values stay in registers.
     const USUAL: bool = false;
+    /// Whether a loop for the usual case alone is worth compiling.
+    const HAS_USUAL: bool;
+    /// The same host for that.
+    type Usual: Host;
+    /// A token of it.
+    fn usual(self) -> Self::Usual;
     /// Makes `tag` the most recent of `set`; the least recent leaves if it was
     /// absent. True if it was there.
     fn touch<const W: usize>(self, set: &mut [u32; W], tag: u32, live: &[u32; W]) -> bool;
@@ -63,6 +69,40 @@ pub trait Host: Copy {
     fn push_pair<const W: usize>(self, set: &mut [u32; W], tag: u32, live: &[u32; W]);
 }
 
+/// A loop that is compiled for each kind of host.
+pub trait Loop {
+    /// Runs it. In line with all that it calls on the way to a set, or that is
+    /// not compiled for the host.
+    fn run<H: Host>(self, host: H);
+}
+
+/// Runs `of` with the vector and bit instructions that this host has.
+pub fn on_this_host(of: impl Loop) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(host) = avx2::Avx2::detect() {
+        return host.run(of);
+    }
+    of.run(Plain);
+}
+
+/// Asks the host to load two cache lines from `at` on ahead of their use.
+#[inline(always)]
+pub(crate) fn prefetch(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let at = at.cast::<i8>();
+        // SAFETY: a prefetch reads nothing architecturally and cannot fault,
+        // wherever it points.
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T0>(at);
+            _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(64));
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
 /// Any host.
 #[derive(Debug, Clone, Copy)]
 pub struct Plain;
@@ -81,6 +121,13 @@ impl Plain {
 }
 
 impl Host for Plain {
+    const HAS_USUAL: bool = false;
+    type Usual = Plain;
+
+    fn usual(self) -> Plain {
+        self
+    }
+
     #[inline(always)]
     fn touch<const W: usize>(self, set: &mut [u32; W], tag: u32, live: &[u32; W]) -> bool {
         if !vector::holds(set, tag) {

@@ -101,3 +101,50 @@ impl Stats {
         self.walk_cycles / self.walks.max(1) as f64
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_of_two_stretches_add_up() {
+        let one = Stats {
+            accesses: 10,
+            cycles: 400.0,
+            data_stall: 100.0,
+            walk_stall: 200.0,
+            kernel: 40.0,
+            base: 60.0,
+            tlb_l1: 30,
+            tlb_l2: 20,
+            walks: 5,
+            walk_cycles: 300.0,
+            walk_refs: 12,
+            walk_l3: 4,
+            walk_mem: [[5, 6], [7, 8]],
+            data_l3: 6,
+            data_mem: [7, 8],
+            bit_updates: 9,
+            lazy_faults: 10,
+            ipis: 11,
+            forwards: 12,
+            walk_remote_cycles: 13.0,
+            data_remote_cycles: 14.0,
+        };
+        let mut two = one.clone();
+        two += &one;
+        let doubled = format!("{one:?}");
+        let doubled = doubled.split(|c: char| !c.is_ascii_digit() && c != '.');
+        let sums = format!("{two:?}");
+        let sums = sums.split(|c: char| !c.is_ascii_digit() && c != '.');
+        for (a, b) in doubled.zip(sums) {
+            if let (Ok(a), Ok(b)) = (a.parse::<f64>(), b.parse::<f64>()) {
+                // Names have digits, too, up to 3: those are what they were.
+                assert!(b == 2.0 * a || a == b && a <= 3.0, "{a} {b}");
+            }
+        }
+        assert_eq!((one.cycles_per_access(), one.walk_share()), (40.0, 0.75));
+        assert_eq!(one.cycles_per_walk(), 60.0);
+        assert_eq!(Stats::default().walk_share(), 0.0);
+    }
+}

@@ -10,16 +10,14 @@
 
 use crate::access::{Access, Source};
 use crate::address::Dim;
-use crate::cpu::Cpu;
+use crate::cpu::{Cpu, interrupt};
 use crate::fabric::Fabric;
 use crate::kernelside::{LazyFill, LeafBits};
 use crate::layout::Layout;
 use crate::machine::Machine;
-use crate::part::{Memory, Parts, Stale, Translations, WalkCache};
+use crate::part::{Memory, Parts};
 use crate::pipe::{Pace, Pipe};
-#[cfg(target_arch = "x86_64")]
-use crate::simd::avx2::Avx2;
-use crate::simd::{Host, Plain};
+use crate::simd::{self, Host, Loop};
 use crate::stats::Stats;
 use crate::tables::{Computed, SPACE, Salts, Tables, salts};
 
@@ -172,10 +170,10 @@ impl<P: Parts> System<P> {
     pub fn shootdown(&mut self, from: usize, targets: &[usize], va: u64) {
         let (core, node) = (self.threads[from].pipe.core, self.threads[from].pipe.node);
         let (mut sent, mut far) = (0u32, false);
-        self.drop_translation(core, va);
+        self.fabric.cores[core].drop_page(SPACE, va);
         for &t in targets.iter().filter(|&&t| t != from) {
             let (target_core, target_node) = (self.threads[t].pipe.core, self.threads[t].pipe.node);
-            self.drop_translation(target_core, va);
+            self.fabric.cores[target_core].drop_page(SPACE, va);
             self.interrupt(t, self.fabric.costs.ipi_handler);
             far |= target_node != node;
             sent += 1;
@@ -189,16 +187,7 @@ impl<P: Parts> System<P> {
     }
 
     fn interrupt(&mut self, thread: usize, cycles: f64) {
-        self.stats.base += self.threads[thread].pipe.interrupt(cycles);
-        self.stats.kernel += cycles;
-    }
-
-    fn drop_translation(&mut self, core: usize, va: u64) {
-        let c = &mut self.fabric.cores[core];
-        c.tlb.invalidate(Stale::Page(SPACE, va));
-        // INVLPG empties the walk caches too.
-        c.walk_cache.invalidate(Stale::All);
-        c.nested_cache.invalidate(Stale::All);
+        interrupt(&mut self.threads[thread].pipe, &mut self.stats, cycles);
     }
 
     /// The layout in use.
@@ -223,7 +212,7 @@ impl<P: Parts> System<P> {
         self.stats = Stats::default();
         while self.stats.accesses < accesses {
             let end = self.clock + self.quantum;
-            self.run_quantum(end);
+            simd::on_this_host(Quantum { system: self, end });
             self.fabric.memory.end_quantum(self.quantum);
             self.clock = end;
         }
@@ -242,31 +231,6 @@ impl<P: Parts> System<P> {
             t.pipe.allot(share);
         }
         share * threads
-    }
-
-    /// Runs all cores until `end`, with the vector and bit instructions that
-    /// the host has.
-    fn run_quantum(&mut self, end: f64) {
-        #[cfg(target_arch = "x86_64")]
-        if let Some(host) = Avx2::detect() {
-            // SAFETY: the host has what the function is compiled for.
-            return unsafe { self.run_cores_avx2(end, host) };
-        }
-        self.run_cores(end, Plain);
-    }
-
-    /// # Safety
-    /// The host must have AVX2, BMI1 and BMI2.
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2,bmi1,bmi2")]
-    unsafe fn run_cores_avx2(&mut self, end: f64, host: Avx2) {
-        for c in 0..self.by_core.len() {
-            if self.is_usual(c) {
-                self.run_usual_core(c, end, host.usual());
-            } else {
-                self.run_core(c, end, host);
-            }
-        }
     }
 
     /// Whether core `c` is a case that [`Host::USUAL`] is for: one thread, small
@@ -289,15 +253,6 @@ impl<P: Parts> System<P> {
         let Pipe { core, node, .. } = self.threads[a].pipe;
         let (mut cpu, threads) = self.cpu::<_, false>(host, core, node);
         run(&mut cpu, &mut threads[a], end);
-    }
-
-    /// In line, as everything on the way to the tag arrays is, so that it is
-    /// compiled for the instructions of its caller.
-    #[inline(always)]
-    fn run_cores(&mut self, end: f64, host: impl Host) {
-        for c in 0..self.by_core.len() {
-            self.run_core(c, end, host);
-        }
     }
 
     #[inline(always)]
@@ -357,6 +312,28 @@ impl<P: Parts> System<P> {
             &mut self.lazy,
         );
         (Cpu { host, at, tables }, &mut self.threads)
+    }
+}
+
+/// All cores of a system until `end`.
+struct Quantum<'a, P: Parts> {
+    system: &'a mut System<P>,
+    end: f64,
+}
+
+impl<P: Parts> Loop for Quantum<'_, P> {
+    /// In line, as everything on the way to the tag arrays is, so that it is
+    /// compiled for the instructions of its caller.
+    #[inline(always)]
+    fn run<H: Host>(self, host: H) {
+        let Quantum { system, end } = self;
+        for c in 0..system.by_core.len() {
+            if H::HAS_USUAL && system.is_usual(c) {
+                system.run_usual_core(c, end, host.usual());
+            } else {
+                system.run_core(c, end, host);
+            }
+        }
     }
 }
 

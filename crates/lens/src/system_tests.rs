@@ -9,8 +9,9 @@ use crate::layout::{
 };
 use crate::part::SharedCache;
 use crate::part::cache::Sliced;
+use crate::part::quick::QuickShared;
 use crate::part::standard::Standard;
-use crate::simd::Found;
+use crate::simd::{Found, Plain};
 use crate::tags::Key;
 use crate::units::{Bytes, Latency};
 
@@ -222,6 +223,42 @@ fn uniform(dependent: bool, pace: Pace, p: Policies) -> Stats {
     let mut s = System::<Standard>::new(&m, l, pace, &[0], vec![Box::new(source)]);
     s.run(300_000);
     s.run(100_000)
+}
+
+#[test]
+fn remote_tables_of_both_dimensions_cost_the_sum_of_what_each_does() {
+    let run = |guest: usize, nested: usize| {
+        let mut p = policies(0, guest);
+        p.nested = Some(Nested {
+            tables: TablePolicy::Fixed(nested),
+            huge: 0.0,
+        });
+        uniform(true, PACE, p)
+    };
+    let [ll, lr, rl, rr] = [(0, 0), (0, 1), (1, 0), (1, 1)].map(|(g, n)| run(g, n));
+    // Which lines come from memory is no matter of where they are. Runs end with
+    // a quantum, so their lengths differ by a few accesses.
+    let lines = |s: &Stats, dim: usize, remote: usize| {
+        assert_eq!(s.walk_mem[dim][1 - remote], 0);
+        s.walk_mem[dim][remote] as f64 / s.accesses as f64
+    };
+    let [guest, nested] = [0, 1].map(|dim| lines(&ll, dim, 0));
+    assert!(guest > 0.5 && nested > 0.5, "{ll:?}");
+    for (s, [g, n]) in [(&lr, [0, 1]), (&rl, [1, 0]), (&rr, [1, 1])] {
+        assert!((lines(s, 0, g) / guest - 1.0).abs() < 0.001, "{s:?}");
+        assert!((lines(s, 1, n) / nested - 1.0).abs() < 0.001, "{s:?}");
+    }
+    let more = |s: &Stats| s.cycles_per_access() - ll.cycles_per_access();
+    for (s, lines) in [(&lr, nested), (&rl, guest), (&rr, guest + nested)] {
+        let want = 300.0 * lines;
+        assert!((more(s) / want - 1.0).abs() < 0.01, "{} of {want}", more(s));
+    }
+    let sum = more(&lr) + more(&rl);
+    assert!(
+        (more(&rr) / sum - 1.0).abs() < 0.01,
+        "{} of {sum}",
+        more(&rr)
+    );
 }
 
 #[test]
@@ -439,14 +476,11 @@ fn equal_shares_make_the_fast_wait_for_the_slow_without_counting_it() {
 /// An L3 that says nothing of its shape, and does nothing but what it must.
 struct Unsaid(Sliced);
 impl SharedCache for Unsaid {
-    fn find(&mut self, line: Key, host: impl Host) -> Found {
-        self.0.find(line, host)
+    fn find(&mut self, line: Key) -> Found {
+        self.0.find(line)
     }
     fn insert(&mut self, line: Key) {
         self.0.insert(line);
-    }
-    fn insert_pair(&mut self, line: Key, host: impl Host) {
-        self.0.insert_pair(line, host);
     }
     fn contains(&self, line: Key) -> bool {
         self.0.contains(line)
@@ -454,8 +488,8 @@ impl SharedCache for Unsaid {
     fn invalidate(&mut self, line: Key) {
         self.0.invalidate(line);
     }
-    fn prefetch(&self, _line: Key) {}
 }
+impl QuickShared for Unsaid {}
 
 struct General;
 impl Parts for General {

@@ -229,3 +229,59 @@ impl<const NESTED: bool> Tables for Computed<'_, NESTED> {
         self.layout.data_node(va)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::{
+        Backing, DataPolicy, HugePolicy, Init, Nested, Policies, RegionSpec, TablePolicy,
+    };
+    use crate::units::Bytes;
+    use std::collections::HashSet;
+
+    fn layout() -> Layout {
+        let spec = RegionSpec {
+            name: "data",
+            bytes: Bytes::gib(64),
+            init: Init::Single,
+            backing: Backing::Mapped,
+        };
+        let policies = Policies {
+            data: DataPolicy::Fixed(0),
+            tables: TablePolicy::Replicated,
+            huge: HugePolicy::Never,
+            nested: Some(Nested {
+                tables: TablePolicy::Replicated,
+                huge: 0.0,
+            }),
+        };
+        Layout::new(&[spec], 4, Bytes::gib(128), policies)
+    }
+
+    #[test]
+    fn lines_of_tables_are_nobody_elses() {
+        let (layout, salts) = (layout(), salts());
+        let (mut bits, mut lazy) = (None, None);
+        let start = layout.start(0);
+        let mut seen = HashSet::new();
+        for node in 0..4 {
+            let t = Computed::<true>::new(&layout, node, 4, &salts, &mut bits, &mut lazy);
+            for (dim, level) in [Dim::Guest, Dim::Nested]
+                .into_iter()
+                .flat_map(|dim| (1..=4).map(move |level| (dim, level)))
+            {
+                // A line has the entries of eight neighbours, in whatever level.
+                let reach = 4096u64 << (9 * (level - 1));
+                let line = |entry: u64| t.entry(dim, level, start + entry * reach);
+                assert!((0..8).all(|i| line(i) == line(0)), "{dim:?} {level}");
+                assert_ne!(line(8), line(0));
+                for entry in (0..64).step_by(8) {
+                    assert!(seen.insert(line(entry)), "{node} {dim:?} {level} {entry}");
+                }
+                assert_eq!(t.entry_node(dim, level, start), node, "its own copy");
+            }
+            assert!(!seen.contains(&t.data(start)));
+        }
+        assert_eq!(seen.len(), 4 * 2 * 4 * 8);
+    }
+}

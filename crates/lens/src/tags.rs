@@ -7,7 +7,7 @@
 //! the key: two keys of one set collide with probability 2^-32 per resident
 //! line, which is the price for half the memory traffic.
 
-use crate::simd::{Found, Host, Plain};
+use crate::simd::{self, Found, Host, Plain};
 use std::marker::PhantomData;
 
 /// How a key picks its set.
@@ -379,20 +379,7 @@ impl<I: Index, const WAYS: usize, const ENTER: usize> TagArray<I, WAYS, ENTER> {
                 size_of::<u32>() * self.other.ways,
             ),
         };
-        let set = base.wrapping_add(I::set(key, self.scale) * stride);
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let p = set.cast::<i8>();
-            // SAFETY: a prefetch reads nothing architecturally and cannot
-            // fault, wherever it points.
-            unsafe {
-                _mm_prefetch::<_MM_HINT_T0>(p);
-                _mm_prefetch::<_MM_HINT_T0>(p.wrapping_add(64));
-            }
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = set;
+        simd::prefetch(base.wrapping_add(I::set(key, self.scale) * stride));
     }
 }
 

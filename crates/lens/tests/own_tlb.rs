@@ -14,7 +14,6 @@ use lens::machine::{BUILTIN, Machine, MachineError};
 use lens::part::standard::{OwnTlb, WithTlb};
 use lens::part::{Level, Parts, Stale, Translation, Translations};
 use lens::pipe::Pace;
-use lens::simd::Host;
 use lens::stats::Stats;
 use lens::system::System;
 use lens::units::Bytes;
@@ -38,7 +37,7 @@ fn covers(t: &Translation, asid: Asid, addr: u64) -> bool {
 }
 
 impl Translations for OneForAll {
-    fn lookup(&mut self, asid: Asid, addr: u64, size: PageSize, _: impl Host) -> Option<Level> {
+    fn lookup(&mut self, asid: Asid, addr: u64, size: PageSize) -> Option<Level> {
         let is_it = |t: &Translation| t.size == size && covers(t, asid, addr);
         let at = self.held.iter().position(is_it)?;
         let found = self.held.remove(at);

@@ -105,11 +105,11 @@ fn live(machine: &Machine, accesses: u64) -> anyhow::Result<[f64; 5]> {
     Ok(rates(accesses, |n| {
         for i in 0..n {
             let at = random.below(BYTES) & !7;
-            let reference = Reference {
-                write: i % 4 == 0,
-                ..Reference::load(at, at, PageSize::Size4K)
+            let access = match i % 4 {
+                0 => Access::store(at),
+                _ => Access::load(at),
             };
-            live.access(0, reference, |steps| {
+            live.access(0, Reference::new(access, at, PageSize::Size4K), |steps| {
                 for level in (1..=4).rev() {
                     let entry = at >> (12 + 9 * (level - 1)) << 3;
                     steps.push(Step::native(at, level, BYTES + (entry ^ 1 << (12 + level))));

@@ -9,6 +9,7 @@
 use std::{fs, path::Path};
 
 use ::lens::{
+    access::Access,
     address::PageSize,
     live::{CpuStats, Live, NodeMap, Reference, Step},
     machine::Machine,
@@ -249,15 +250,16 @@ impl Lens {
                 size
             }
         };
-        let reference = Reference {
+        let access = Access {
             va: seen.va,
-            pa,
-            size,
             write: seen.write,
-            kernel: seen.kernel,
             dependent: false,
             locked: seen.locked,
             work: seen.work,
+        };
+        let reference = Reference {
+            kernel: seen.kernel,
+            ..Reference::new(access, pa, size)
         };
         let astray = &mut self.astray;
         let sizes = &mut state.sizes;

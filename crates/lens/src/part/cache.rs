@@ -3,14 +3,14 @@
 
 use super::{PrivateCache, PrivateHit, SharedCache};
 use crate::machine::{Cache, Machine};
-use crate::simd::{Found, Host};
+use crate::simd::{Found, Plain};
 use crate::tags::{Hashed, Index, Key, LowBits, TagArray};
 
 /// First- and second-level cache of a core, filled together.
 #[derive(Debug, Clone)]
 pub struct L1L2 {
-    l1: TagArray<LowBits, 8>,
-    l2: TagArray<LowBits, 8>,
+    pub(super) l1: TagArray<LowBits, 8>,
+    pub(super) l2: TagArray<LowBits, 8>,
 }
 
 impl L1L2 {
@@ -29,22 +29,14 @@ fn lines<I: Index, const WAYS: usize, const ENTER: usize>(c: Cache) -> TagArray<
 
 impl PrivateCache for L1L2 {
     #[inline(always)]
-    fn access(&mut self, line: Key, anywhere: bool, host: impl Host) -> PrivateHit {
-        if self.l1.access(line, host) {
-            return PrivateHit::L1;
-        }
-        let hit = match anywhere {
-            true => self.l2.access_evenly(line, host),
-            false => self.l2.access(line, host),
-        };
-        if hit {
+    fn access(&mut self, line: Key) -> PrivateHit {
+        if self.l1.access(line, Plain) {
+            PrivateHit::L1
+        } else if self.l2.access(line, Plain) {
             PrivateHit::L2
         } else {
             PrivateHit::Miss
         }
-    }
-    fn is_usual(&self) -> bool {
-        self.l1.is_in_line() && self.l2.is_in_line()
     }
     fn invalidate(&mut self, line: Key) {
         self.l1.invalidate(line);
@@ -54,7 +46,7 @@ impl PrivateCache for L1L2 {
 
 /// A sliced last-level cache: sets picked by a hash.
 #[derive(Debug, Clone)]
-pub struct Sliced(TagArray<Hashed, 20, 6>);
+pub struct Sliced(pub(super) TagArray<Hashed, 20, 6>);
 
 impl Sliced {
     /// The last-level cache that `m` describes.
@@ -65,31 +57,12 @@ impl Sliced {
 
 impl SharedCache for Sliced {
     #[inline(always)]
-    fn find(&mut self, line: Key, host: impl Host) -> Found {
-        self.0.find(line, host)
+    fn find(&mut self, line: Key) -> Found {
+        self.0.find(line, Plain)
     }
     #[inline(always)]
     fn insert(&mut self, line: Key) {
         self.0.insert(line);
-    }
-    #[inline(always)]
-    fn insert_pair(&mut self, line: Key, host: impl Host) {
-        self.0.insert_pair(line, host);
-    }
-    #[inline(always)]
-    fn find_or_insert_pair(&mut self, line: Key, host: impl Host) -> Found {
-        self.0.find_or_insert_pair(line, host)
-    }
-    #[inline(always)]
-    fn find_or_insert_pair_evenly(&mut self, line: Key, host: impl Host) -> Found {
-        self.0.find_or_insert_pair_evenly(line, host)
-    }
-    #[inline(always)]
-    fn find_or_insert_pair_if(&mut self, line: Key, wanted: bool, host: impl Host) -> Found {
-        self.0.find_or_insert_pair_if(line, wanted, host)
-    }
-    fn is_usual(&self) -> bool {
-        self.0.is_in_line()
     }
     #[inline]
     fn contains(&self, line: Key) -> bool {
@@ -98,8 +71,45 @@ impl SharedCache for Sliced {
     fn invalidate(&mut self, line: Key) {
         self.0.invalidate(line);
     }
-    #[inline(always)]
-    fn prefetch(&self, line: Key) {
-        self.0.prefetch(line);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::part::Parts;
+    use crate::part::standard::Standard;
+
+    /// How often each of `n` lines is found where, the second time around.
+    fn second_pass(c: &mut L1L2, n: u64) -> [usize; 3] {
+        let mut found = [0; 3];
+        for i in 0..2 * n {
+            let hit = c.access(Key::new(i % n));
+            found[hit as usize] += usize::from(i >= n);
+        }
+        found
+    }
+
+    #[test]
+    fn lines_stay_where_there_is_room_for_them() {
+        let m = Machine::builtin("e7-4850v3").unwrap();
+        let private = || Standard::private(&m);
+        let lines = |c: Cache| c.size.0 / 64;
+        let (l1, l2) = (lines(m.cache.l1), lines(m.cache.l2));
+        assert_eq!(second_pass(&mut private(), l1), [l1 as usize, 0, 0]);
+        assert_eq!(second_pass(&mut private(), l2), [0, l2 as usize, 0]);
+        let more = second_pass(&mut private(), l2 + l2 / 8);
+        assert_eq!(more, [0, 0, (l2 + l2 / 8) as usize]);
+    }
+
+    #[test]
+    fn a_shared_cache_drops_what_is_taken_from_it() {
+        let mut c = Standard::shared(&Machine::builtin("e7-4850v3").unwrap());
+        let line = Key::new(0x40);
+        assert_eq!(c.find(line), Found::Absent { other: false });
+        c.insert(line);
+        assert_eq!(c.find(line.other()), Found::Absent { other: true });
+        assert_eq!(c.find(line), Found::Held);
+        c.invalidate(line);
+        assert!(!c.contains(line));
     }
 }

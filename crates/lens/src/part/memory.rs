@@ -30,21 +30,20 @@
 //! of some machines give way to what is asked for: they read nothing while that
 //! waits for longer than their patience.
 
-use super::Memory;
+use super::{Memory, fill_by_parts};
 use crate::machine::{Machine, Node};
-use std::hint::black_box;
 
 /// A line among arrivals that nobody waits for.
-const UNAWAITED: u64 = 1 << 32;
+pub(super) const UNAWAITED: u64 = 1 << 32;
 
 /// Aligned, so that the one of a node is found without a multiplication.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(align(64))]
-struct Server {
+pub(super) struct Server {
     /// Cycles that one line occupies it.
     service: f64,
     /// Latency of a line without waiting.
-    nominal: f64,
+    pub(super) nominal: f64,
     /// Service times that the interferer's lines take, in cycles.
     standing: f64,
     /// The wait when only they are there.
@@ -53,8 +52,8 @@ struct Server {
     unawaited: f64,
     /// Lines of this quantum: below 2^32 those that someone waits for, above it
     /// the others.
-    arrivals: u64,
-    wait: f64,
+    pub(super) arrivals: u64,
+    pub(super) wait: f64,
     /// Lines served since the start, for reports.
     lines: u64,
 }
@@ -109,7 +108,7 @@ impl Server {
 /// Memory behind one queue per node and one per directed link.
 #[derive(Debug, Clone)]
 pub struct QueuedMemory {
-    nodes: Vec<Server>,
+    pub(super) nodes: Vec<Server>,
     links: Vec<Server>,
     remote_cache: f64,
     /// A forwarded line is read by its home all the same.
@@ -118,7 +117,7 @@ pub struct QueuedMemory {
     /// Longest wait at which a prefetcher still reads.
     patience: f64,
     /// No line waits longer, whatever its way.
-    calm: bool,
+    pub(super) calm: bool,
 }
 
 impl QueuedMemory {
@@ -195,11 +194,6 @@ impl Memory for QueuedMemory {
     }
 
     #[inline(always)]
-    fn is_calm(&self) -> bool {
-        self.calm
-    }
-
-    #[inline(always)]
     fn prefetch(&mut self, from: usize, home: usize) {
         self.nodes[home].arrivals += UNAWAITED;
         if from != home {
@@ -220,43 +214,14 @@ impl Memory for QueuedMemory {
 
     #[inline(always)]
     fn fill(&mut self, from: usize, home: usize, prefetched: bool, modified: bool) -> f64 {
-        if from == home {
-            // What most lines do, with one look at their node.
-            let node = &mut self.nodes[home];
-            node.arrivals += 1 + u64::from(modified) + u64::from(prefetched) * UNAWAITED;
-            let cycles = node.nominal + node.wait;
-            return if modified { cycles + node.wait } else { cycles };
-        }
-        if prefetched {
-            self.prefetch(from, home);
-        }
-        let mut cycles = self.read(from, home);
-        if modified {
-            cycles += self.write_back(from, home);
-        }
-        cycles
-    }
-
-    #[inline(always)]
-    fn fill_unless(
-        &mut self,
-        held: bool,
-        cycles: f64,
-        from: usize,
-        home: usize,
-        prefetched: bool,
-    ) -> f64 {
         if from != home {
-            return match held {
-                true => cycles,
-                false => self.fill(from, home, prefetched, false),
-            };
+            return fill_by_parts(self, from, home, prefetched, modified);
         }
+        // What most lines do, with one look at their node.
         let node = &mut self.nodes[home];
-        let lines = 1 + u64::from(prefetched) * UNAWAITED;
-        node.arrivals += if held { 0 } else { lines };
-        // Compilers would make a branch of this if they saw what it is.
-        [node.nominal + node.wait, cycles][black_box(usize::from(held))]
+        node.arrivals += 1 + u64::from(modified) + u64::from(prefetched) * UNAWAITED;
+        let cycles = node.nominal + node.wait;
+        if modified { cycles + node.wait } else { cycles }
     }
 
     fn end_quantum(&mut self, cycles: f64) {
@@ -413,27 +378,6 @@ mod tests {
                     parts.end_quantum(1e4);
                 }
             }
-        }
-    }
-
-    #[test]
-    fn a_line_is_filled_unless_a_cache_has_it() {
-        for (home, prefetched) in (0..4).map(|i| (i & 1, i & 2 != 0)) {
-            let [mut evenly, mut plain] = [memory(), memory()];
-            for i in 1..=20_000 {
-                let held = i % 3 == 0;
-                let expected = match held {
-                    true => 60.0,
-                    false => plain.fill(0, home, prefetched, false),
-                };
-                let cycles = evenly.fill_unless(held, 60.0, 0, home, prefetched);
-                assert_eq!(cycles, expected, "node {home}, line {i}");
-                if i % 400 == 0 {
-                    evenly.end_quantum(1e4);
-                    plain.end_quantum(1e4);
-                }
-            }
-            assert_eq!(evenly.lines_served(home), plain.lines_served(home));
         }
     }
 

@@ -5,7 +5,7 @@ use super::{Level, Stale, Translation, Translations};
 use crate::address::{Asid, PageSize};
 use crate::hash::mix;
 use crate::machine::{Entries, Machine};
-use crate::simd::{Found, Host};
+use crate::simd::{Found, Host, Plain};
 use crate::tags::{Key, LowBits, TagArray};
 use std::collections::HashMap;
 
@@ -58,15 +58,15 @@ pub(super) fn entries<const WAYS: usize>(e: Entries) -> TagArray<LowBits, WAYS> 
 /// First-level TLBs per page size over a unified second level.
 #[derive(Debug, Clone)]
 pub struct TwoLevelTlb {
-    l1: [TagArray<LowBits, 4>; 3],
-    l2: TagArray<LowBits, 8>,
-    l2_1g: TagArray<LowBits, 8>,
+    pub(super) l1: [TagArray<LowBits, 4>; 3],
+    pub(super) l2: TagArray<LowBits, 8>,
+    pub(super) l2_1g: TagArray<LowBits, 8>,
     l2_holds_2m: bool,
-    spaces: Spaces,
+    pub(super) spaces: Spaces,
 }
 
 #[inline(always)]
-fn page_key(addr: u64, size: PageSize) -> Key {
+pub(super) fn page_key(addr: u64, size: PageSize) -> Key {
     Key::quick((addr >> size.shift()) | (u64::from(size.level() - 1) << 58))
 }
 
@@ -90,7 +90,7 @@ impl TwoLevelTlb {
     }
 
     #[inline(always)]
-    fn second(&mut self, size: PageSize) -> Option<&mut TagArray<LowBits, 8>> {
+    pub(super) fn second(&mut self, size: PageSize) -> Option<&mut TagArray<LowBits, 8>> {
         match size {
             PageSize::Size4K => Some(&mut self.l2),
             PageSize::Size2M => self.l2_holds_2m.then_some(&mut self.l2),
@@ -99,14 +99,21 @@ impl TwoLevelTlb {
     }
 
     #[inline(always)]
-    fn first(&mut self, size: PageSize) -> &mut TagArray<LowBits, 4> {
+    pub(super) fn first(&mut self, size: PageSize) -> &mut TagArray<LowBits, 4> {
         &mut self.l1[size.level() as usize - 1]
     }
 }
 
-impl Translations for TwoLevelTlb {
+impl TwoLevelTlb {
+    /// [`Translations::lookup`] by what the host has.
     #[inline(always)]
-    fn lookup(&mut self, asid: Asid, addr: u64, size: PageSize, host: impl Host) -> Option<Level> {
+    pub(super) fn find(
+        &mut self,
+        asid: Asid,
+        addr: u64,
+        size: PageSize,
+        host: impl Host,
+    ) -> Option<Level> {
         let key = page_key(addr, size).salted(self.spaces.salt(asid));
         if self.first(size).find(key, host) == Found::Held {
             return Some(Level::First);
@@ -117,6 +124,13 @@ impl Translations for TwoLevelTlb {
         }
         None
     }
+}
+
+impl Translations for TwoLevelTlb {
+    #[inline(always)]
+    fn lookup(&mut self, asid: Asid, addr: u64, size: PageSize) -> Option<Level> {
+        self.find(asid, addr, size, Plain)
+    }
 
     #[inline(always)]
     fn fill(&mut self, t: &Translation) {
@@ -125,28 +139,6 @@ impl Translations for TwoLevelTlb {
         if let Some(l2) = self.second(t.size) {
             l2.insert(key);
         }
-    }
-
-    #[inline(always)]
-    fn lookup_or_fill(
-        &mut self,
-        asid: Asid,
-        addr: u64,
-        size: PageSize,
-        host: impl Host,
-    ) -> Option<Level> {
-        let key = page_key(addr, size).salted(self.spaces.salt(asid));
-        if self.first(size).access(key, host) {
-            return Some(Level::First);
-        }
-        let hit = self.second(size).is_some_and(|l2| l2.access(key, host));
-        hit.then_some(Level::Second)
-    }
-
-    fn is_usual(&self) -> bool {
-        self.l1.iter().all(TagArray::is_in_line)
-            && self.l2.is_in_line()
-            && (self.l2_1g.is_in_line() || self.l2_1g.capacity() == 0)
     }
 
     fn invalidate(&mut self, what: Stale) -> u32 {
@@ -192,11 +184,25 @@ impl PlainNestedTlb {
     }
 }
 
-impl Translations for PlainNestedTlb {
+impl PlainNestedTlb {
+    /// [`Translations::lookup`] by what the host has.
     #[inline(always)]
-    fn lookup(&mut self, asid: Asid, addr: u64, size: PageSize, host: impl Host) -> Option<Level> {
+    pub(super) fn find(
+        &mut self,
+        asid: Asid,
+        addr: u64,
+        size: PageSize,
+        host: impl Host,
+    ) -> Option<Level> {
         let key = page_key(addr, size).salted(self.spaces.salt(asid));
         (self.pages.find(key, host) == Found::Held).then_some(Level::First)
+    }
+}
+
+impl Translations for PlainNestedTlb {
+    #[inline(always)]
+    fn lookup(&mut self, asid: Asid, addr: u64, size: PageSize) -> Option<Level> {
+        self.find(asid, addr, size, Plain)
     }
 
     #[inline(always)]
@@ -227,7 +233,6 @@ impl Translations for PlainNestedTlb {
 mod tests {
     use super::*;
     use crate::address::Line;
-    use crate::simd::Plain;
 
     fn tlb() -> TwoLevelTlb {
         TwoLevelTlb::new(&Machine::builtin("e7-4850v3").unwrap())
@@ -238,7 +243,7 @@ mod tests {
 
     /// Looks up, and fills what is absent as a walk does.
     fn touch(t: &mut impl Translations, asid: Asid, addr: u64, size: PageSize) -> Option<Level> {
-        let hit = t.lookup(asid, addr, size, Plain);
+        let hit = t.lookup(asid, addr, size);
         if hit.is_none() {
             t.fill(&Translation {
                 asid,
@@ -286,11 +291,11 @@ mod tests {
     #[test]
     fn a_lookup_takes_nothing_in() {
         let mut t = tlb();
-        assert_eq!(t.lookup(A, 0x1000, SMALL, Plain), None);
-        assert_eq!(t.lookup(A, 0x1000, SMALL, Plain), None);
+        assert_eq!(t.lookup(A, 0x1000, SMALL), None);
+        assert_eq!(t.lookup(A, 0x1000, SMALL), None);
         assert_eq!(touch(&mut t, A, 0x1000, SMALL), None);
-        assert_eq!(t.lookup(A, 0x1fff, SMALL, Plain), Some(Level::First));
-        assert_eq!(t.lookup(A, 0x1000, PageSize::Size2M, Plain), None);
+        assert_eq!(t.lookup(A, 0x1fff, SMALL), Some(Level::First));
+        assert_eq!(t.lookup(A, 0x1000, PageSize::Size2M), None);
     }
 
     #[test]
@@ -301,10 +306,10 @@ mod tests {
         }
         // At both levels, and under whatever size.
         assert_eq!(t.invalidate(Stale::Page(A, 0x1000)), 4);
-        assert_eq!(t.lookup(A, 0x2fff, SMALL, Plain), Some(Level::First));
-        assert_eq!(t.lookup(A, 0x1000, SMALL, Plain), None);
+        assert_eq!(t.lookup(A, 0x2fff, SMALL), Some(Level::First));
+        assert_eq!(t.lookup(A, 0x1000, SMALL), None);
         assert_eq!(t.invalidate(Stale::EntryLine(Line(7))), 2);
-        assert_eq!(t.lookup(A, 0x2fff, SMALL, Plain), None);
+        assert_eq!(t.lookup(A, 0x2fff, SMALL), None);
     }
 
     #[test]
@@ -315,29 +320,18 @@ mod tests {
             assert_eq!(touch(t, b, 0x1000, SMALL), None, "another's");
             for _ in 0..3 {
                 t.invalidate(Stale::Asid(b));
-                assert!(t.lookup(A, 0x1000, SMALL, Plain).is_some());
+                assert!(t.lookup(A, 0x1000, SMALL).is_some());
                 assert_eq!(touch(t, b, 0x1000, SMALL), None);
                 assert!(touch(t, b, 0x1000, SMALL).is_some());
             }
             t.invalidate(Stale::Asid(A));
-            assert_eq!(t.lookup(A, 0x1000, SMALL, Plain), None);
-            assert!(t.lookup(b, 0x1000, SMALL, Plain).is_some());
+            assert_eq!(t.lookup(A, 0x1000, SMALL), None);
+            assert!(t.lookup(b, 0x1000, SMALL).is_some());
             t.invalidate(Stale::All);
-            assert_eq!(t.lookup(b, 0x1000, SMALL, Plain), None);
+            assert_eq!(t.lookup(b, 0x1000, SMALL), None);
         }
         let m = Machine::builtin("e7-4850v3").unwrap();
         check(&mut tlb());
         check(&mut PlainNestedTlb::new(m.walker.nested_tlb));
-    }
-
-    #[test]
-    fn at_once_is_one_after_the_other() {
-        let [mut once, mut two] = [tlb(), tlb()];
-        for i in 0..200_000u64 {
-            let (asid, size) = (Asid((i >> 12 & 1) as u16), PageSize::ALL[(i % 3) as usize]);
-            let addr = (mix(i) % (1 << 11)) << size.shift();
-            let hit = once.lookup_or_fill(asid, addr, size, Plain);
-            assert_eq!(touch(&mut two, asid, addr, size), hit, "{i}");
-        }
     }
 }

@@ -5,7 +5,7 @@ use super::tlb::{Spaces, entries};
 use super::{Stale, WalkCache};
 use crate::address::{Asid, Line};
 use crate::machine::Entries;
-use crate::simd::{Found, Host};
+use crate::simd::{Found, Host, Plain};
 use crate::tags::{Key, LowBits, TagArray};
 
 /// One small cache per level, after Barr et al. (ISCA'10), split translation
@@ -13,8 +13,8 @@ use crate::tags::{Key, LowBits, TagArray};
 #[derive(Debug, Clone)]
 pub struct SplitWalkCache {
     /// Index 0 is level 2.
-    levels: [TagArray<LowBits, 4>; 4],
-    spaces: Spaces,
+    pub(super) levels: [TagArray<LowBits, 4>; 4],
+    pub(super) spaces: Spaces,
 }
 
 impl SplitWalkCache {
@@ -28,13 +28,14 @@ impl SplitWalkCache {
 }
 
 #[inline(always)]
-fn entry_number(addr: u64, level: u32) -> u64 {
+pub(super) fn entry_number(addr: u64, level: u32) -> u64 {
     addr >> (12 + 9 * (level - 1))
 }
 
-impl WalkCache for SplitWalkCache {
+impl SplitWalkCache {
+    /// [`WalkCache::lookup`] by what the host has.
     #[inline(always)]
-    fn lookup(
+    pub(super) fn find(
         &mut self,
         asid: Asid,
         addr: u64,
@@ -56,38 +57,19 @@ impl WalkCache for SplitWalkCache {
         }
         None
     }
+}
+
+impl WalkCache for SplitWalkCache {
+    #[inline(always)]
+    fn lookup(&mut self, asid: Asid, addr: u64, leaf: u32, root: u32) -> Option<u32> {
+        self.find(asid, addr, leaf, root, Plain)
+    }
 
     #[inline(always)]
     fn fill(&mut self, asid: Asid, addr: u64, level: u32, _source: Line) {
         let salt = self.spaces.salt(asid);
         let entry = Key::quick(entry_number(addr, level)).salted(salt);
         self.levels[level as usize - 2].insert(entry);
-    }
-
-    #[inline(always)]
-    fn lookup_or_fill(
-        &mut self,
-        asid: Asid,
-        addr: u64,
-        leaf: u32,
-        root: u32,
-        host: impl Host,
-    ) -> Option<u32> {
-        let salt = self.spaces.salt(asid);
-        for (level, cache) in (2..).zip(&mut self.levels) {
-            if level <= leaf || level > root {
-                continue;
-            }
-            let entry = Key::quick(entry_number(addr, level)).salted(salt);
-            if level > 3 && cache.is_front(entry) || cache.access(entry, host) {
-                return Some(level);
-            }
-        }
-        None
-    }
-
-    fn is_usual(&self) -> bool {
-        self.levels.iter().all(TagArray::is_in_line)
     }
 
     fn invalidate(&mut self, what: Stale) -> u32 {
@@ -114,11 +96,9 @@ impl WalkCache for SplitWalkCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hash::mix;
     use crate::machine::Machine;
     use crate::part::Parts;
     use crate::part::standard::Standard;
-    use crate::simd::Plain;
 
     const A: Asid = Asid(0);
 
@@ -128,7 +108,7 @@ mod tests {
 
     /// Looks up, and fills as the walk that follows does.
     fn walk(w: &mut SplitWalkCache, asid: Asid, addr: u64, leaf: u32, root: u32) -> Option<u32> {
-        let hit = w.lookup(asid, addr, leaf, root, Plain);
+        let hit = w.lookup(asid, addr, leaf, root);
         for level in leaf + 1..hit.unwrap_or(root + 1) {
             w.fill(asid, addr, level, Line(0));
         }
@@ -158,22 +138,12 @@ mod tests {
             }
         }
         assert_eq!(w.invalidate(Stale::Page(A, 0x1234_5678)), 3);
-        let kept = w.lookup(A, near, 1, 4, Plain);
+        let kept = w.lookup(A, near, 1, 4);
         assert_eq!(kept, Some(2), "another table's entry");
-        assert_eq!(w.lookup(A, 0x1234_5678, 1, 4, Plain), None);
+        assert_eq!(w.lookup(A, 0x1234_5678, 1, 4), None);
         w.invalidate(Stale::Asid(b));
-        assert_eq!(w.lookup(b, near, 1, 4, Plain), None);
+        assert_eq!(w.lookup(b, near, 1, 4), None);
         w.invalidate(Stale::EntryLine(Line(1)));
-        assert_eq!(w.lookup(A, near, 1, 4, Plain), None);
-    }
-
-    #[test]
-    fn at_once_is_one_after_the_other() {
-        let [mut once, mut two] = [cache(), cache()];
-        for i in 0..100_000u64 {
-            let (addr, leaf) = (mix(i) % (1 << 34), 1 + u32::from(i % 5 == 0));
-            let hit = once.lookup_or_fill(A, addr, leaf, 4, Plain);
-            assert_eq!(walk(&mut two, A, addr, leaf, 4), hit, "{i}");
-        }
+        assert_eq!(w.lookup(A, near, 1, 4), None);
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Sets in vector registers of 256 bits.
 
-use crate::simd::{Found, Host, Plain};
+use crate::simd::{Found, Host, Loop, Plain};
 use std::arch::x86_64::*;
 
 /// A host with AVX2, BMI1 and BMI2, for a loop as [`Host::USUAL`] has it.
@@ -18,15 +18,26 @@ impl Avx2 {
         .then_some(Avx2(()))
     }
 
-    /// The same for the usual case alone.
-    #[inline]
-    pub fn usual(self) -> Avx2<true> {
-        Avx2(())
+    /// Runs `of` compiled for such a host.
+    pub(super) fn run(self, of: impl Loop) {
+        #[target_feature(enable = "avx2,bmi1,bmi2")]
+        unsafe fn run(of: impl Loop, host: Avx2) {
+            of.run(host);
+        }
+        // SAFETY: the host has what the function is compiled for.
+        unsafe { run(of, self) }
     }
 }
 
 impl<const USUAL: bool> Host for Avx2<USUAL> {
     const USUAL: bool = USUAL;
+    const HAS_USUAL: bool = true;
+    type Usual = Avx2<true>;
+
+    #[inline(always)]
+    fn usual(self) -> Avx2<true> {
+        Avx2(())
+    }
 
     #[inline(always)]
     fn touch<const W: usize>(self, set: &mut [u32; W], tag: u32, live: &[u32; W]) -> bool {
