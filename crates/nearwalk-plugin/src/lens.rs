@@ -106,9 +106,41 @@ impl Sizes {
 }
 
 struct Cpu {
+    node: usize,
     root: Option<u64>,
     expects_note: bool,
     sizes: Sizes,
+}
+
+/// Translations that the chosen processes' CPUs have dropped, by node: which
+/// part of a kernel's shootdowns reached whom.
+#[derive(Clone)]
+struct Dropped {
+    /// Everything at once.
+    all: Vec<u64>,
+    /// One page.
+    pages: Vec<u64>,
+}
+
+impl Dropped {
+    fn none(nodes: usize) -> Self {
+        Dropped {
+            all: vec![0; nodes],
+            pages: vec![0; nodes],
+        }
+    }
+
+    fn add(&mut self, other: &Dropped) {
+        for (sum, n) in [(&mut self.all, &other.all), (&mut self.pages, &other.pages)] {
+            sum.iter_mut().zip(n).for_each(|(sum, n)| *sum += n);
+        }
+    }
+}
+
+/// A stretch of time.
+struct Stretch {
+    stats: CpuStats,
+    dropped: Dropped,
 }
 
 /// The model, with what it needs to know of the guest.
@@ -120,7 +152,9 @@ pub struct Lens {
     levels: u32,
     cpus: Vec<Cpu>,
     /// Of finished stretches of time.
-    total: CpuStats,
+    total: Stretch,
+    /// Of this one.
+    dropped: Dropped,
     /// Walks that ended elsewhere than the access did, or nowhere.
     astray: u64,
     sections: u64,
@@ -136,7 +170,9 @@ impl Lens {
             window: machine.core.window,
         };
         let live = Live::new(&machine, pace, &nodes, map).map_err(|error| error.to_string())?;
-        let cpu = |_| Cpu {
+        let none = Dropped::none(nodes.iter().max().map_or(0, |last| last + 1));
+        let cpu = |&node| Cpu {
+            node,
             root: None,
             expects_note: false,
             sizes: Sizes::new(),
@@ -148,7 +184,11 @@ impl Lens {
             levels,
             cpus: nodes.iter().map(cpu).collect(),
             layout,
-            total: CpuStats::default(),
+            total: Stretch {
+                stats: CpuStats::default(),
+                dropped: none.clone(),
+            },
+            dropped: none,
             astray: 0,
             sections: 0,
         })
@@ -168,12 +208,14 @@ impl Lens {
             Event::Note => state.expects_note = true,
             Event::LoadsRoot => {
                 state.sizes.forget();
+                self.dropped.all[state.node] += u64::from(state.root.is_some());
                 self.live.flush(cpu);
             }
             // Which page is in a register, and those cannot be read. The model
             // finds a stale page when it is used with another frame.
             Event::DropsPage => {
                 state.sizes.forget();
+                self.dropped.pages[state.node] += u64::from(state.root.is_some());
                 self.live.drop_walk_caches(cpu);
             }
             Event::Begin if state.root.is_some() => {
@@ -190,11 +232,16 @@ impl Lens {
     }
 
     /// Ends a stretch of time; returns what happened in it.
-    fn settle(&mut self) -> CpuStats {
-        let stretch = self.live.total();
+    fn settle(&mut self) -> Stretch {
+        let none = Dropped::none(self.dropped.all.len());
+        let stretch = Stretch {
+            stats: self.live.total(),
+            dropped: std::mem::replace(&mut self.dropped, none),
+        };
         self.live.reset_stats();
-        self.total.user += &stretch.user;
-        self.total.kernel += &stretch.kernel;
+        self.total.stats.user += &stretch.stats.user;
+        self.total.stats.kernel += &stretch.stats.kernel;
+        self.total.dropped.add(&stretch.dropped);
         stretch
     }
 
@@ -280,13 +327,15 @@ impl Lens {
     }
 
     /// A line of the results; `nearwalk lab` reads it.
-    fn line(&self, kind: &str, stats: &CpuStats) -> String {
+    fn line(&self, kind: &str, stretch: &Stretch) -> String {
         let value = json!({
             "kind": kind,
             "machine": self.name,
             "section": self.sections,
-            "user": mode(&stats.user),
-            "kernel": mode(&stats.kernel),
+            "user": mode(&stretch.stats.user),
+            "kernel": mode(&stretch.stats.kernel),
+            "flushes_by_node": stretch.dropped.all,
+            "pages_dropped_by_node": stretch.dropped.pages,
             "walks_astray": self.astray,
         });
         format!("{value}\n")

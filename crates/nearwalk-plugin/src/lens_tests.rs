@@ -145,6 +145,37 @@ fn loading_a_root_empties_the_tlb() {
 }
 
 #[test]
+fn flushes_of_two_domains_are_counted_apart_and_reach_their_own_node() {
+    let mut guest = Guest::new(0);
+    let root = guest.root;
+    let nodes = guest.lens.layout.cpus();
+    let other = nodes.iter().position(|&node| node == 1).unwrap();
+    guest.lens.event(other, Event::LoadsRoot);
+    for cpu in [0, other] {
+        guest.lens.note(cpu, Note::Run { root });
+        guest.load(cpu, false);
+    }
+    // The first domain's kernel part tells its own CPU and not the other's.
+    guest.lens.event(0, Event::Begin);
+    for _ in 0..3 {
+        guest.lens.event(0, Event::LoadsRoot);
+        guest.load(0, false);
+        guest.load(other, false);
+    }
+    guest.lens.event(other, Event::DropsPage);
+    let line = guest.lens.event(0, Event::End).unwrap();
+    let section: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(section["flushes_by_node"], json!([3, 0]));
+    assert_eq!(section["pages_dropped_by_node"], json!([0, 1]));
+    assert_eq!(section["user"]["walks"], 3, "the other's TLB is as it was");
+    guest.lens.event(other, Event::LoadsRoot);
+    guest.load(other, false);
+    let total = guest.total();
+    assert_eq!(total["flushes_by_node"], json!([3, 1]));
+    assert_eq!(total["user"]["walks"], 2 + 3 + 1);
+}
+
+#[test]
 fn a_section_has_what_is_between_its_marks() {
     let mut guest = Guest::new(0);
     let root = guest.root;
