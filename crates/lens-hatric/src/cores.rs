@@ -699,3 +699,7 @@ pub fn bits(mask: u64) -> impl Iterator<Item = usize> {
         (bit < 64).then_some(bit)
     })
 }
+
+#[cfg(test)]
+#[path = "form_tests.rs"]
+mod tests;
