@@ -250,9 +250,14 @@ impl Cores {
         }
         let counts = &mut self.counts;
         counts.messages += 1;
-        let before = counts.cotags;
+        let (before, bits_before) = (counts.cotags, counts.cotag_bits);
         let all = rest == Rest::Tagged;
         let mut any = held.drop_matching(m, tag, all, &self.guest, counts);
+        if !all {
+            // Not by set: UNITD looks through its TLBs as a whole.
+            counts.cam_bits += held.tlb_entries() * u64::from(tag.bits);
+            (counts.cotags, counts.cotag_bits) = (before, bits_before);
+        }
         if rest == Rest::Flushed {
             let dropped = held.flush_rest();
             counts.flushes += 1;
@@ -260,8 +265,7 @@ impl Cores {
             any |= dropped > 0;
         }
         counts.spurious += u64::from(!any);
-        let lookups = (self.counts.cotags - before).min(1) as f64;
-        self.stop(cpu, lookups * self.prices.snoop_steal, Why::Target);
+        self.stop(cpu, self.prices.snoop_steal, Why::Target);
     }
 
     /// Level of the nested table that `line` is of, if it is of one.
@@ -312,6 +316,7 @@ impl Cores {
 
     /// Tells the directory that `line` has left the private caches of `cpu`.
     fn left(&mut self, cpu: usize, line: u64, noted: bool) {
+        self.counts.directory_refs += 1;
         match self.tracks {
             // Silently: translations may still be held (2.4.3).
             Tracks::Lines { .. } if noted => self.demote(cpu, line),
@@ -348,6 +353,7 @@ impl Cores {
 
     /// Makes `cpu` the only holder of `line`; returns cycles.
     fn own(&mut self, cpu: usize, line: u64) -> f64 {
+        self.counts.directory_refs += 1;
         let (before, _) = self.directory.write(line, Some(cpu), &mut self.gone);
         let others = before & !(1 << cpu);
         for other in bits(others) {
@@ -355,6 +361,14 @@ impl Cores {
         }
         self.back_invalidate();
         if others == 0 { 0.0 } else { self.lat.llc }
+    }
+
+    /// A walker takes a translation from a line that its CPU has: the nPT bit is set.
+    fn note(&mut self, cpu: usize, line: u64) {
+        self.counts.directory_refs += 1;
+        self.counts.directory_table_refs += 1;
+        self.directory.add(line, cpu, true, &mut self.gone);
+        self.back_invalidate();
     }
 
     /// Cycles of a reference to `line`, and whether it came from memory or from the
@@ -370,18 +384,17 @@ impl Cores {
             let state = c.l2.peek(line, line).filter(|s| noted && **s & NOTED == 0);
             if let Some(state) = state {
                 *state |= NOTED;
-                self.directory.add(line, cpu, true, &mut self.gone);
-                self.back_invalidate();
+                self.note(cpu, line);
             }
             return (self.lat.l1, From::Private);
         }
         let cycles = if first { self.lat.l1 } else { self.lat.l2 };
+        self.counts.l2_refs += u64::from(!first);
         if let Some(state) = c.l2.find(line, line) {
             let (owned, known) = (*state & OWNED != 0, *state & NOTED != 0);
             if noted && !known {
                 *state |= NOTED;
-                self.directory.add(line, cpu, true, &mut self.gone);
-                self.back_invalidate();
+                self.note(cpu, line);
             }
             if write && !owned {
                 *state_of(&mut self.cpus[cpu], line) |= OWNED;
@@ -389,6 +402,9 @@ impl Cores {
             }
             return (cycles, From::Private);
         }
+        self.counts.l3_refs += 1;
+        self.counts.directory_refs += 1;
+        self.counts.directory_table_refs += u64::from(noted);
         let state = (u8::from(write) * OWNED) | (u8::from(noted) * NOTED);
         if let Some((victim, state)) = c.l2.insert(line, line, state) {
             c.l1.invalidate(Key::new(victim));
@@ -427,6 +443,8 @@ impl Cores {
             return (self.lat.llc, From::Shared);
         }
         // A modified line leaves for each that a store brings in.
+        let lines = 1 + u64::from(write);
+        self.counts.lines(self.home == OFF_CHIP, lines);
         (
             self.memory.fill(STACKED, self.home, false, write),
             From::Memory,
@@ -453,6 +471,7 @@ impl Cores {
     /// Translates a guest-physical page of `size`. Returns cycles and the source.
     fn nested(&mut self, cpu: usize, gpn: Gpn, size: PageSize) -> (f64, Source) {
         let (key, index) = nested_key(gpn, size);
+        self.counts.nested_lookups += 1;
         if let Some(s) = self.cpus[cpu].held.nested.find(key, index).copied() {
             self.checked(gpn, s.page, size);
             return (0.0, s);
@@ -500,6 +519,7 @@ impl Cores {
         let mut cycles = self.lat.walk;
         let mut top = 4;
         let mut located = None;
+        self.counts.mmu_lookups += 1;
         if let Mmu::Virtual(levels) = &mut self.cpus[cpu].held.mmu {
             for level in leaf + 1..=4 {
                 let cache = &mut levels[level as usize - 2];
@@ -637,6 +657,8 @@ impl Cores {
     pub fn store_entry(&mut self, by: Option<usize>, m: Message) -> u64 {
         let line = m.line();
         let told = self.sharers(line);
+        self.counts.directory_refs += 1;
+        self.counts.directory_table_refs += u64::from(self.tracks != Tracks::Nothing);
         match by {
             Some(cpu) => {
                 let (cycles, _) = self.reference(cpu, line, true, false);
@@ -656,6 +678,8 @@ impl Cores {
     /// cycles that its lines take.
     pub fn copy(&mut self, from: usize, to: usize, size: PageSize) -> f64 {
         let lines = size.bytes() / 64;
+        self.counts.lines(from == OFF_CHIP, lines);
+        self.counts.lines(to == OFF_CHIP, lines);
         let mut cycles = 0.0;
         for _ in 0..lines {
             cycles += self.memory.read(STACKED, from);

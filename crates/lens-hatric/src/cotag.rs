@@ -192,6 +192,11 @@ impl Structures {
         }
     }
 
+    /// Entries that TLBs have room for.
+    pub fn tlb_entries(&self) -> u64 {
+        (self.tlb1[0].capacity() + self.tlb2.capacity()) as u64
+    }
+
     /// All entries.
     pub fn iter(&self) -> impl Iterator<Item = &Source> {
         let tlbs = self.tlb1.iter().chain([&self.tlb2]);

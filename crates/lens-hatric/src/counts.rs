@@ -49,6 +49,22 @@ pub struct Counts {
     pub walk_memory: u64,
     /// Nested translations that the nested TLB did not have.
     pub nested_walks: u64,
+    /// Look-ups of caches of the guest's tables.
+    pub mmu_lookups: u64,
+    /// Look-ups of the nested TLB.
+    pub nested_lookups: u64,
+    /// References that the first private cache did not have.
+    pub l2_refs: u64,
+    /// References that no private cache had.
+    pub l3_refs: u64,
+    /// Lines read from or written to stacked memory.
+    pub stacked_lines: u64,
+    /// The same off-chip.
+    pub off_chip_lines: u64,
+    /// Reads and updates of directory entries.
+    pub directory_refs: u64,
+    /// Of these, of lines of tables that a scheme tracks.
+    pub directory_table_refs: u64,
     /// Data lines from memory.
     pub data_memory: u64,
     /// Data lines from the shared cache or another CPU's.
@@ -91,6 +107,8 @@ pub struct Counts {
     pub cotags: u64,
     /// Bits of them.
     pub cotag_bits: u64,
+    /// Bits of addresses that reverse look-ups of whole TLBs compared (UNITD).
+    pub cam_bits: u64,
     /// Directory entries that had to make room.
     pub directory_evictions: u64,
     /// Translations dropped because of that.
@@ -110,6 +128,14 @@ impl Counts {
             Why::Initiate => &mut self.initiate_cycles,
             Why::Target => &mut self.target_cycles,
         } += cycles;
+    }
+
+    /// Adds `lines` of memory, which is off-chip or stacked.
+    pub fn lines(&mut self, off_chip: bool, lines: u64) {
+        *match off_chip {
+            true => &mut self.off_chip_lines,
+            false => &mut self.stacked_lines,
+        } += lines;
     }
 
     /// Cycles of all CPUs together.

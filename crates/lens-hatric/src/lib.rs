@@ -5,7 +5,8 @@
 //!
 //! Reading order: [`machine`], [`guest`] (where things are), [`program`], [`pager`]
 //! (who is in stacked memory), [`cotag`], [`directory`], [`cores`] (an access and its
-//! walk), [`scheme`], [`sim`] (a run).
+//! walk), [`scheme`], [`sim`] (a run),
+//! [`energy`].
 //!
 //! It takes TLB and cache shapes, memory with its queues, the shared cache, page
 //! walkers and the core's pipe from [`lens`]. Translation structures and the second
@@ -16,6 +17,7 @@ pub mod cores;
 pub mod cotag;
 pub mod counts;
 pub mod directory;
+pub mod energy;
 pub mod guest;
 pub mod machine;
 pub mod pager;

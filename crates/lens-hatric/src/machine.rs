@@ -2,6 +2,7 @@
 //! A machine of the lens with two nodes, stacked memory and memory off-chip, and
 //! what `[part.hatric]` adds to it.
 
+use crate::energy::Energy;
 use lens::machine::{Machine, MachineError};
 use lens::units::Latency;
 use serde::Deserialize;
@@ -107,6 +108,8 @@ pub struct Extra {
     pub snoop_steal: Latency,
     /// Time between two settings of waiting times.
     pub quantum: Latency,
+    /// What events and time take of energy.
+    pub energy: Energy,
 }
 
 /// The prices of [`Extra`] and of interrupts, in cycles.
@@ -201,6 +204,7 @@ impl Stacked {
             ));
         }
         Refused::unless_in("part.hatric.copy_window", extra.copy_window, 1.0, 32.0)?;
+        extra.energy.check()?;
         let quantum = extra.quantum.at(m.clock).0;
         Refused::unless_in("part.hatric.quantum (cycles)", quantum, 10.0, 1e6)?;
         let w = &m.walker;

@@ -64,7 +64,8 @@ impl Policy {
         defragment: 0,
     };
 
-    /// Reads `clock` or `fifo`, with `+daemon` and `+prefetch` or `+prefetch=K`.
+    /// Reads `clock` or `fifo`, with `+daemon` or `+daemon=N`, which keeps up to N frames
+    /// free, and `+prefetch` or `+prefetch=K`.
     ///
     /// # Errors
     /// The word that is not known, and what is allowed.
@@ -80,6 +81,17 @@ impl Policy {
                 (0, None) if word == "fifo" => policy.replacement = Replacement::Fifo,
                 (1.., None) if word == "daemon" => policy.daemon = Policy::BEST.daemon,
                 (1.., None) if word == "prefetch" => policy.prefetch = Policy::BEST.prefetch,
+                (1.., Some(("daemon", n))) => {
+                    let n = n.parse().ok().filter(|n| (16..=65_536).contains(n));
+                    let high = n.ok_or_else(|| {
+                        Refused::value("daemon", word, "16 to 65536 free frames are allowed")
+                    })?;
+                    policy.daemon = Some(Daemon {
+                        low: high * 3 / 4,
+                        high,
+                        ..Daemon::USUAL
+                    });
+                }
                 (1.., Some(("prefetch", k))) => {
                     let k = k.parse().ok().filter(|k| (1..=64).contains(k));
                     policy.prefetch = k.ok_or_else(|| {
@@ -90,7 +102,7 @@ impl Policy {
                     return Err(Refused::value(
                         "policy",
                         format!("`{text}`"),
-                        "clock or fifo, then +daemon, +prefetch or +prefetch=K is allowed",
+                        "clock or fifo, then +daemon or +daemon=N, +prefetch or +prefetch=K is allowed",
                     ));
                 }
             }

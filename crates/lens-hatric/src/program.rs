@@ -150,6 +150,42 @@ impl Program {
         Ok(())
     }
 
+    /// The same with some assumed property `factor` times as large: of the program
+    /// `base`, `window` or `footprint`, of all its parts `plateau`, `cluster`,
+    /// `stores` or `dependent`. What has an upper limit stays within it.
+    ///
+    /// # Errors
+    /// That there is no such property, and which there are, or a factor out of range.
+    pub fn scaled(&self, key: &str, factor: f64) -> Result<Program, Refused> {
+        Refused::unless_in(&format!("program.{key}"), factor, 0.0, 100.0)?;
+        let mut p = self.clone();
+        match key {
+            "base" => p.base *= factor,
+            "window" => p.window = (p.window * factor).clamp(1.0, 32.0),
+            "footprint" => p.footprint = Bytes((p.footprint.0 as f64 * factor) as u64),
+            _ => {}
+        }
+        for part in &mut p.part {
+            match key {
+                "plateau" => part.plateau = (part.plateau * factor).min(1.0),
+                "cluster" => {
+                    let pages = (part.cluster as f64 * factor).round() as u64;
+                    part.cluster = pages.clamp(1, 512);
+                }
+                "stores" => part.stores = (part.stores * factor).min(1.0),
+                "dependent" => part.dependent = (part.dependent * factor).min(1.0),
+                "base" | "window" | "footprint" => {}
+                _ => {
+                    let says = "there are base, window, footprint, plateau, cluster, stores \
+                                and dependent";
+                    return Err(Refused::value("program", format!("`{key}`"), says));
+                }
+            }
+        }
+        p.check("scaled")?;
+        Ok(p)
+    }
+
     /// Size of its pages.
     pub fn size(&self) -> PageSize {
         match self.superpages {
@@ -328,6 +364,13 @@ impl Program {
 }
 
 impl Thread {
+    /// Does on its visits what `program` does, which goes to the same pages.
+    pub fn take_details(&mut self, program: &Program) {
+        for (stream, part) in self.streams.iter_mut().zip(&program.part) {
+            stream.part = part.clone();
+        }
+    }
+
     /// Where it goes next.
     #[inline]
     pub fn visit(&mut self) -> Visit {
@@ -485,6 +528,24 @@ mod tests {
             }
         }
         assert!((stores - 1500).abs() < 120, "{stores}");
+    }
+
+    #[test]
+    fn what_is_assumed_of_programs_can_be_scaled() {
+        let p = one_part("skew = 0.8\nlines = 3\nstores = 0.5\ncluster = 4\nplateau = 0.2\n");
+        let with = |key, factor| p.scaled(key, factor).unwrap();
+        assert_eq!(with("base", 2.0).base, 2.0 * p.base);
+        assert_eq!(with("window", 100.0).window, 32.0);
+        assert_eq!(with("footprint", 0.5).footprint.0, p.footprint.0 / 2);
+        assert_eq!(with("cluster", 0.1).part[0].cluster, 1);
+        assert_eq!(with("stores", 3.0).part[0].stores, 1.0);
+        assert_eq!(with("plateau", 2.0).part[0].plateau, 0.4);
+        let e = p.scaled("lines", 2.0).unwrap_err().to_string();
+        assert!(e.contains("program is `lines`; there are base"), "{e}");
+        let e = p.scaled("base", -1.0).unwrap_err().to_string();
+        assert!(e.contains("program.base is -1; 0 to 100"), "{e}");
+        let e = p.scaled("footprint", 0.0).unwrap_err().to_string();
+        assert!(e.contains("footprint (MiB) is 0; 1 to"), "{e}");
     }
 
     #[test]

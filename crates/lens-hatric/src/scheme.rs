@@ -57,7 +57,13 @@ impl Scheme for Ideal {
 
 /// Interrupts all CPUs that run the VM, but for `by`, and waits until each is told.
 fn interrupt_all(by: Option<usize>, cores: &mut Cores) {
-    let targets = (0..cores.count()).filter(|&cpu| Some(cpu) != by);
+    interrupt(u64::MAX, by, cores);
+}
+
+/// The same for those of `whom`.
+fn interrupt(whom: u64, by: Option<usize>, cores: &mut Cores) {
+    let told = |cpu: &usize| Some(*cpu) != by && whom >> *cpu & 1 == 1;
+    let targets = (0..cores.count()).filter(told);
     let count = targets.clone().count();
     if count == 0 {
         return;
@@ -134,6 +140,34 @@ impl Scheme for Kvm {
     }
 }
 
+/// Software that asks the directory who may hold translations: only those CPUs exit
+/// and flush everything. What a precise choice of targets is worth by itself.
+#[derive(Debug, Clone, Copy)]
+pub struct Targeted;
+
+impl Scheme for Targeted {
+    fn tracks(&self) -> Tracks {
+        // Co-tags serve back-invalidations alone.
+        Tracks::Lines {
+            tag: CoTag::USUAL,
+            rest: Rest::Tagged,
+            extra: 2,
+            eager: false,
+            fine: false,
+        }
+    }
+    fn stored(&mut self, c: &Change, cores: &mut Cores) {
+        // For an entry that was absent, too: its line's other translations may be held,
+        // and the directory has just forgotten by whom.
+        if c.told != 0 {
+            interrupt(c.told, c.by, cores);
+        }
+        for cpu in bits(c.told) {
+            cores.flush(cpu);
+        }
+    }
+}
+
 /// An instruction that has all CPUs drop all of the VM's translations, without an
 /// exit; who issues it waits.
 #[derive(Debug, Clone, Copy)]
@@ -198,12 +232,13 @@ enum Kind {
     Ideal,
     Software { page_in: bool },
     Kvm { batch: u32 },
+    Targeted,
     Broadcast,
     Tagged { tracks: Tracks, finite: bool },
 }
 
 /// What [`Spec::parse`] reads.
-pub const NAMES: &str = "ideal, software[:page-in=yes|no], kvm[:batch=N], broadcast, \
+pub const NAMES: &str = "ideal, software[:page-in=yes|no], kvm[:batch=N], targeted, broadcast, \
     unitd[:rest=flush|software,directory=..,extra=..] and hatric[:cotag=8..64,low=3..16,\
     grain=line|entry,tracking=pseudo|fine,update=lazy|eager,directory=finite|infinite,extra=1|2]";
 
@@ -244,6 +279,7 @@ impl Spec {
             "kvm" => Kind::Kvm {
                 batch: number("batch", take("batch", "1"), 1, 512)?,
             },
+            "targeted" => Kind::Targeted,
             "broadcast" => Kind::Broadcast,
             "unitd" | "hatric" => {
                 let hatric = name == "hatric";
@@ -302,6 +338,7 @@ impl Spec {
             Kind::Ideal => Box::new(Ideal),
             Kind::Software { page_in } => Box::new(Software { page_in }),
             Kind::Kvm { batch } => Box::new(Kvm::new(batch)),
+            Kind::Targeted => Box::new(Targeted),
             Kind::Broadcast => Box::new(Broadcast),
             Kind::Tagged { tracks, finite } => Box::new(Tagged { tracks, finite }),
         }

@@ -213,6 +213,31 @@ impl Steady {
         Ok(steady)
     }
 
+    /// The same state for another machine and another setup, in which the pager does
+    /// what it has done here: of one program they may differ in all but memory sizes,
+    /// the pages that the program goes to, the policy, the seed and how far it runs.
+    ///
+    /// # Errors
+    /// [`Refused`], as [`Steady::reach`].
+    ///
+    /// # Panics
+    /// If there are several programs, whose turns depend on times.
+    pub fn again(&self, machine: &Stacked, setup: &Setup) -> Result<Self, Refused> {
+        setup.check(machine)?;
+        let same = setup.programs.len() == 1
+            && self.setup.vcpus() == setup.vcpus()
+            && self.machine.stacked_pages() == machine.stacked_pages();
+        assert!(same, "another pager");
+        let mut steady = self.clone();
+        let program = &setup.programs[0].1;
+        for running in &mut steady.turns.threads {
+            running.thread.take_details(program);
+        }
+        steady.machine = machine.clone();
+        steady.setup = setup.clone();
+        Ok(steady)
+    }
+
     /// How many cycles accesses take where nothing is paged.
     fn find_paces(&mut self) {
         let mut pilot = self.clone();

@@ -6,11 +6,12 @@ use crate::cores::Tracks;
 use crate::scheme::Spec;
 use lens::address::PageSize;
 
-const SCHEMES: [&str; 9] = [
+const SCHEMES: [&str; 10] = [
     "ideal",
     "software",
     "kvm",
     "kvm:batch=32",
+    "targeted",
     "broadcast",
     "unitd",
     "unitd:rest=software",
@@ -157,6 +158,8 @@ fn ideal_is_first_hatric_close_and_software_last() {
         "{ideal} {hatric} {unitd}"
     );
     assert!(unitd < kvm && kvm <= software, "{unitd} {kvm} {software}");
+    let targeted = cycles("targeted");
+    assert!(hatric < targeted && targeted < software, "{targeted}");
 }
 
 #[test]
@@ -317,4 +320,25 @@ fn stacked_memory_helps_streams_as_much_as_it_is_wider_and_chains_not_at_all() {
     assert!((stream / 0.25 - 1.0).abs() < 0.02, "{stream}");
     let chain = gain("1.0", "skew = 0.0\ndependent = 1.0\n");
     assert!((0.85..1.0).contains(&chain), "{chain}");
+}
+
+#[test]
+fn a_steady_state_serves_all_setups_whose_pager_does_the_same() {
+    let p = program("24 MiB", "");
+    let usual = Steady::reach(&machine(&[]), &setup(&p)).unwrap();
+    let other = machine(&[
+        ("part.hatric.exit", "\"400 cycles\""),
+        ("memory.local", "\"300 cycles\""),
+    ]);
+    let mut s = setup(&p.scaled("stores", 2.0).unwrap());
+    s.copy_wait = 0.5;
+    s.scale = 2;
+    let reached = Steady::reach(&other, &s).unwrap();
+    let taken = usual.again(&other, &s).unwrap();
+    for scheme in ["hatric", "software"] {
+        assert_eq!(run(&taken, scheme), run(&reached, scheme));
+    }
+    assert_ne!(run(&taken, "hatric"), run(&usual, "hatric"));
+    s.copy_wait = 2.0;
+    assert!(usual.again(&other, &s).is_err());
 }
