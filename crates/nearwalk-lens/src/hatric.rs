@@ -2,10 +2,14 @@
 //! `nearwalk lens hatric`.
 
 mod case;
+mod claims;
 mod many;
 mod mix;
+mod plot;
 mod run;
+mod statements;
 mod sweep;
+mod table;
 
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
@@ -24,6 +28,8 @@ enum Command {
     Sweep(sweep::SweepArgs),
     /// Time drawn mixes of sequential programs in one VM, on all cores, resumable
     Mix(mix::MixArgs),
+    /// Set all that the thesis says in numbers beside what is modelled
+    Table(table::TableArgs),
     /// List programs and schemes
     List(ListArgs),
 }
@@ -44,6 +50,7 @@ pub fn run(args: &HatricArgs) -> anyhow::Result<ExitCode> {
         Command::Run(a) => run::run(a),
         Command::Sweep(a) => sweep::run(a),
         Command::Mix(a) => mix::run(a),
+        Command::Table(a) => table::run(a),
         Command::List(a) => list(a),
     }
 }

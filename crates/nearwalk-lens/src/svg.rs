@@ -24,7 +24,7 @@ const LEGEND: [(&str, &str); 4] = [
     ("#1f7a55", "of it, walker active"),
 ];
 
-fn escape(s: &str) -> String {
+pub fn escape(s: &str) -> String {
     s.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")

@@ -5,6 +5,7 @@ use anyhow::Context;
 use clap::Args;
 use lens::hash::mix;
 use lens_hatric::cores::Placement;
+use lens_hatric::energy::{self, Joules};
 use lens_hatric::machine::{BUILTIN, Stacked};
 use lens_hatric::pager::Policy;
 use lens_hatric::program::{self, Program};
@@ -14,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Changes when the same question may get another answer.
-const MODEL: &str = "hatric-1";
+const MODEL: &str = "hatric-2";
 
 /// Accesses after which one gives up to turn stacked memory over.
 const PATIENCE: u64 = 4_000_000_000;
@@ -24,7 +25,10 @@ const PATIENCE: u64 = 4_000_000_000;
 pub struct Options {
     /// Schemes, as `list` prints them. Commas are between schemes, unless there are
     /// semicolons
-    #[arg(long, default_value = "ideal,hatric,unitd,broadcast,kvm,software")]
+    #[arg(
+        long,
+        default_value = "ideal,hatric,unitd,broadcast,targeted,kvm,software"
+    )]
     pub schemes: String,
     /// Who leaves stacked memory: clock or fifo, then +daemon, +prefetch or +prefetch=K
     #[arg(long, default_value = "clock+daemon+prefetch")]
@@ -35,6 +39,10 @@ pub struct Options {
     /// A key of the machine file and another value for it
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
+    /// Something that is assumed of programs, some times as large: base, window,
+    /// footprint, plateau, cluster, stores or dependent
+    #[arg(long, value_name = "KEY=FACTOR")]
+    pub scale_program: Vec<String>,
     /// A TOML file of programs in place of those that come with it
     #[arg(long, value_name = "FILE")]
     pub programs: Option<String>,
@@ -82,6 +90,8 @@ pub struct Case {
     pub machine: String,
     /// Other values for its keys.
     pub set: Vec<String>,
+    /// What is assumed of programs, times some factor.
+    pub scale_program: Vec<String>,
     /// Of the machine's and the programs' texts.
     pub fingerprint: u64,
     /// Accesses that are timed.
@@ -119,6 +129,10 @@ pub struct Line {
     pub walks: f64,
     /// Share in which they wait for copies.
     pub copies: f64,
+    /// Picojoules of an access (analytic).
+    pub energy: Joules,
+    /// Area that translation structures take more, as a share of a CPU's.
+    pub area: f64,
     /// What was counted.
     pub outcome: Outcome,
 }
@@ -228,8 +242,16 @@ impl Ready {
         let chosen = programs
             .iter()
             .map(|name| {
-                let program = Program::find(&all, name)?;
-                Ok((name.clone(), program.clone(), vcpus as usize))
+                let mut program = Program::find(&all, name)?.clone();
+                for text in &o.scale_program {
+                    let pair = text.split_once('=');
+                    let pair = pair.and_then(|(key, n)| Some((key, n.parse().ok()?)));
+                    let (key, factor) = pair.with_context(|| {
+                        format!("--scale-program {text}: KEY=FACTOR is allowed")
+                    })?;
+                    program = program.scaled(key, factor)?;
+                }
+                Ok((name.clone(), program, vcpus as usize))
             })
             .collect::<anyhow::Result<Vec<_>>>()?;
         let (name, first, _) = chosen.first().context("no program is named")?;
@@ -261,6 +283,7 @@ impl Ready {
                 policy: o.policy.clone(),
                 machine: o.machine.clone(),
                 set: o.set.clone(),
+                scale_program: o.scale_program.clone(),
                 fingerprint: fingerprint(&[&machine_text, &programs_text]),
                 accesses: o.accesses,
                 turnover: o.turnover,
@@ -277,41 +300,67 @@ impl Ready {
         })
     }
 
+    /// Cases of the same key, which is none for several programs, have pagers that do
+    /// the same: one may be run ahead for all.
+    pub fn ahead(&self) -> Option<String> {
+        let c = &self.case;
+        let moves = |text: &&String| {
+            let stays = ["base=", "window=", "stores=", "dependent="];
+            !stays.iter().any(|key| text.starts_with(key))
+        };
+        (c.programs.len() == 1).then(|| {
+            format!(
+                "{:?} {} {} {} {} {} {} {} {:?}",
+                c.programs,
+                c.vcpus,
+                c.policy,
+                c.turnover,
+                c.patience,
+                c.defragment,
+                c.seed,
+                self.machine.stacked_pages(),
+                c.scale_program.iter().filter(moves).collect::<Vec<_>>(),
+            )
+        })
+    }
+
+    /// Runs the pager ahead.
+    pub fn reach(&self) -> anyhow::Result<Steady> {
+        Ok(Steady::reach(&self.machine, &self.setup)?)
+    }
+
     /// Runs it; `says` is told what comes next.
     pub fn run(&self, mut says: impl FnMut(&str)) -> anyhow::Result<Report> {
         says("running the pager ahead");
-        let steady = Steady::reach(&self.machine, &self.setup)?;
+        self.run_from(&self.reach()?, says)
+    }
+
+    /// Runs it with the pager of another case with the same [`Ready::ahead`].
+    pub fn run_as(&self, steady: &Steady) -> anyhow::Result<Report> {
+        self.run_from(&steady.again(&self.machine, &self.setup)?, |_| ())
+    }
+
+    fn run_from(&self, steady: &Steady, mut says: impl FnMut(&str)) -> anyhow::Result<Report> {
         if steady.turnovers < self.case.turnover && steady.accesses > 0 {
             says(&format!(
                 "stacked memory was turned over {:.2} times in {} references, and not {}: what is paged is rare",
                 steady.turnovers, steady.accesses, self.case.turnover
             ));
         }
-        let ideal = || Spec::parse("ideal").map(|s| s.build());
+        let ideal = Spec::parse("ideal")?;
         let mut runs = vec![
-            ("off-chip".to_owned(), Placement::OffChip, ideal()?),
-            ("all-stacked".to_owned(), Placement::Infinite, ideal()?),
+            ("off-chip", Placement::OffChip, &ideal),
+            ("all-stacked", Placement::Infinite, &ideal),
         ];
         for s in &self.specs {
-            runs.push((s.name().to_owned(), Placement::Paged, s.build()));
+            runs.push((s.name(), Placement::Paged, s));
         }
         let mut lines: Vec<Line> = Vec::new();
-        for (scheme, placement, built) in runs {
+        for (scheme, placement, spec) in runs {
             says(&format!("timing {scheme}"));
-            let o = steady.time(placement, built);
-            let cycles = o.counts.cycles();
+            let o = steady.time(placement, spec.build());
             let base = lines.first().map_or(&o, |l| &l.outcome);
-            let each = o.programs.iter().zip(&base.programs).map(|(a, b)| a / b);
-            lines.push(Line {
-                scheme,
-                cycles_per_access: o.cycles_per_access(),
-                relative: o.cycles_per_access() / base.cycles_per_access(),
-                programs: each.collect(),
-                coherence: o.counts.coherence_cycles() / cycles,
-                walks: o.counts.walk_cycles / cycles,
-                copies: o.counts.copy_cycles / cycles,
-                outcome: o,
-            });
+            lines.push(self.line(scheme, spec, base, &o));
         }
         Ok(Report {
             kind: "modelled".to_owned(),
@@ -320,6 +369,27 @@ impl Ready {
             turnovers: steady.turnovers,
             lines,
         })
+    }
+
+    fn line(&self, scheme: &str, spec: &Spec, base: &Outcome, o: &Outcome) -> Line {
+        let counts = &o.counts;
+        let cycles = counts.cycles();
+        let tracks = spec.build().tracks();
+        let each = o.programs.iter().zip(&base.programs).map(|(a, b)| a / b);
+        let (m, scale) = (&self.machine, self.case.scale);
+        let joules = energy::of(m, tracks, scale, self.setup.vcpus(), counts);
+        Line {
+            scheme: scheme.to_owned(),
+            cycles_per_access: o.cycles_per_access(),
+            relative: o.cycles_per_access() / base.cycles_per_access(),
+            programs: each.collect(),
+            coherence: counts.coherence_cycles() / cycles,
+            walks: counts.walk_cycles / cycles,
+            copies: counts.copy_cycles / cycles,
+            energy: joules.over(counts.accesses.max(1) as f64),
+            area: energy::area(m, tracks, scale),
+            outcome: o.clone(),
+        }
     }
 }
 

@@ -38,8 +38,9 @@ fn draw(names: &[String], number: u32, of: u32, seed: u64) -> Vec<String> {
     (0..of).map(|_| one()).collect()
 }
 
-pub fn run(a: &MixArgs) -> anyhow::Result<ExitCode> {
-    let mut options = a.options.clone();
+/// The first `mixes` mixes of `of` programs.
+pub fn cases(mixes: u32, of: u32, options: &Options) -> anyhow::Result<Vec<Ready>> {
+    let mut options = options.clone();
     options.patience.get_or_insert(PATIENCE);
     let (all, _) = case::programs(options.programs.as_deref())?;
     let names: Vec<String> = all
@@ -51,9 +52,13 @@ pub fn run(a: &MixArgs) -> anyhow::Result<ExitCode> {
         !names.is_empty(),
         "no program can be drawn: `sequential = true` marks those that can"
     );
-    let cases = (0..a.mixes)
-        .map(|i| Ready::new(&draw(&names, i, a.of, options.seed), 1, &options))
-        .collect::<anyhow::Result<Vec<_>>>()?;
+    (0..mixes)
+        .map(|i| Ready::new(&draw(&names, i, of, options.seed), 1, &options))
+        .collect()
+}
+
+pub fn run(a: &MixArgs) -> anyhow::Result<ExitCode> {
+    let cases = cases(a.mixes, a.of, &a.options)?;
     let reports = many::run(&cases, &a.output)?;
     match a.output.print {
         Format::Text => print!("{}", text(&reports)),

@@ -43,12 +43,12 @@ pub fn run(a: &RunArgs) -> anyhow::Result<ExitCode> {
 
 fn csv(r: &Report) {
     println!(
-        "programs,vcpus,policy,seed,scheme,cycles_per_access,relative,coherence,walks,copies,faults,remaps,accesses,stale_uses"
+        "programs,vcpus,policy,seed,scheme,cycles_per_access,relative,coherence,walks,copies,faults,remaps,accesses,energy_pj,area,stale_uses"
     );
     for l in &r.lines {
         let c = &l.outcome.counts;
         println!(
-            "{},{},{},{},\"{}\",{:.4},{:.4},{:.4},{:.4},{:.4},{},{},{},{}",
+            "{},{},{},{},\"{}\",{:.4},{:.4},{:.4},{:.4},{:.4},{},{},{},{:.1},{:.5},{}",
             r.case.programs.join("+"),
             r.case.vcpus,
             r.case.policy,
@@ -62,6 +62,8 @@ fn csv(r: &Report) {
             c.faults,
             c.remaps(),
             c.accesses,
+            l.energy.total(),
+            l.area,
             c.stale_uses
         );
     }
@@ -69,7 +71,7 @@ fn csv(r: &Report) {
 
 fn print(r: &Report) {
     println!(
-        "{} on {} vCPUs each, {}, {} (modelled; synthetic programs)",
+        "{} on {} vCPUs each, {}, {} (modelled; synthetic programs; energy analytic)",
         r.case.programs.join(" + "),
         r.case.vcpus,
         r.case.policy,
@@ -81,17 +83,17 @@ fn print(r: &Report) {
     );
     let width = r.lines.iter().map(|l| l.scheme.len()).max().unwrap_or(0);
     println!(
-        "{:width$}  cycles an  time beside  coherence  walks  copies  slowest  remaps of",
+        "{:width$}  cycles an  time beside  coherence  walks  copies  slowest  remaps of  energy of",
         ""
     );
     println!(
-        "{:width$}     access     off-chip                             program  1000 accesses",
+        "{:width$}     access     off-chip                             program  1000 acc.  access, nJ",
         "scheme"
     );
     for l in &r.lines {
         let c = &l.outcome.counts;
         println!(
-            "{:width$} {:>10.1} {:>12.3} {:>9.1}% {:>5.1}% {:>6.1}% {:>8.3} {:>10.2}",
+            "{:width$} {:>10.1} {:>12.3} {:>9.1}% {:>5.1}% {:>6.1}% {:>8.3} {:>10.2} {:>11.2}",
             l.scheme,
             l.cycles_per_access,
             l.relative,
@@ -99,7 +101,8 @@ fn print(r: &Report) {
             100.0 * l.walks,
             100.0 * l.copies,
             l.slowest(),
-            1000.0 * c.remaps() as f64 / c.accesses.max(1) as f64
+            1000.0 * c.remaps() as f64 / c.accesses.max(1) as f64,
+            l.energy.total() / 1000.0
         );
     }
     for l in r.lines.iter().filter(|l| l.outcome.counts.stale_uses > 0) {

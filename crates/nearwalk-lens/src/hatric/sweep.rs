@@ -7,8 +7,9 @@ use anyhow::{Context, bail};
 use clap::Args;
 use std::process::ExitCode;
 
-/// What can be varied beside keys of the machine, which have a dot.
-const KEYS: &str = "vcpus, policy, copy-wait, stolen-daemon, defragment, scale, accesses, seed, \
+/// What can be varied beside keys of the machine, which have a dot or are `clock`.
+const KEYS: &str = "vcpus, policy, copy-wait, stolen-daemon, defragment, scale, turnover, accesses, seed, \
+    program.base and others that --scale-program has, \
     or a key of the machine file like part.hatric.exit";
 
 #[derive(Debug, Args)]
@@ -93,12 +94,23 @@ fn apply(choice: &Choice, vcpus: &mut u32, o: &mut Options) -> anyhow::Result<()
         }
         "defragment" => o.defragment = number(choice)?,
         "scale" => o.scale = number(choice)?,
+        "turnover" => o.turnover = number(choice)?,
         "accesses" => o.accesses = number(choice)?,
         "seed" => o.seed = number(choice)?,
-        key if key.contains('.') => o.set.push(format!("{key}={value}")),
+        key if key.starts_with("program.") => {
+            let key = &key["program.".len()..];
+            o.scale_program.push(format!("{key}={value}"));
+        }
+        key if key.contains('.') || key == "clock" => o.set.push(format!("{key}={value}")),
         _ => bail!("--vary {key}: there are {KEYS}"),
     }
     Ok(())
+}
+
+/// Makes one choice, `KEY=VALUE`, that does not change how many vCPUs there are.
+pub fn vary(text: &str, o: &mut Options) -> anyhow::Result<()> {
+    let pair = text.split_once('=').with_context(|| text.to_owned())?;
+    apply(&(pair.0.to_owned(), pair.1.to_owned()), &mut 0, o)
 }
 
 fn label(choices: &[Choice]) -> String {
