@@ -45,8 +45,10 @@ struct ctl_table;
  * @lazy: its policy asks for lazy trees; read without the lock, as a hint
  * @young: of a child, that its trees are made when it has lived for a while (young.c);
  *	read without the lock
- * @young_list: of these, until then, or until a thread of it runs
- * @young_looks: of the queues there are, at how many it was
+ * @young_list: of these, until then
+ * @young_queue: the list it is put on next
+ * @young_tries: how often a thread of it tried to make its trees, in vain
+ * @young_choosing: it is being found out which thread makes them next
  * @young_pid: of these, the process
  * @young_task: its thread that makes them next, with a reference
  * @young_work: which does it by this; it has a reference to the mm
@@ -77,7 +79,9 @@ struct pgtable_repl {
 	bool stale;
 	bool loose;
 	bool young;
-	unsigned char young_looks;
+	bool young_choosing;
+	unsigned char young_queue;
+	unsigned char young_tries;
 	struct list_head young_list;
 	struct pid *young_pid;
 	struct task_struct *young_task;
@@ -146,6 +150,8 @@ void pgtable_repl_mm_withdraw(struct pgtable_repl_owner *owner,
 			      struct repl_wait *wait);
 int pgtable_repl_mm_build(struct pgtable_repl_owner *owner,
 			  const nodemask_t *nodes, struct repl_wait *wait);
+int pgtable_repl_mm_grow(struct mm_struct *mm, const nodemask_t *nodes,
+			 struct repl_wait *wait);
 int pgtable_repl_mm_drop(struct pgtable_repl_owner *owner,
 			 const nodemask_t *nodes, struct list_head *pages,
 			 struct repl_wait *wait);

@@ -42,18 +42,16 @@ void pgtable_repl_mm_withdraw(struct pgtable_repl_owner *owner,
 	pgtable_repl_free(&pages, wait);
 }
 
-int pgtable_repl_mm_build(struct pgtable_repl_owner *owner,
-			  const nodemask_t *nodes, struct repl_wait *wait)
+/* Under its lock, which is released. */
+static void repl_mm_build(struct mm_struct *mm, const nodemask_t *nodes,
+			  struct repl_wait *wait)
 {
-	struct mm_struct *mm = owner->mm;
+	struct pgtable_repl_owner *owner = mm_repl_owner(mm);
 	struct mem_cgroup *memcg, *old_memcg;
 	nodemask_t build, have;
 	LIST_HEAD(pages);
-	int nid, err;
+	int nid;
 
-	err = pgtable_repl_lock(mm, wait);
-	if (err)
-		return err;
 	memcg = get_mem_cgroup_from_mm(mm);
 	old_memcg = set_active_memcg(memcg);
 	pgtable_repl_building(owner, nodes);
@@ -72,6 +70,37 @@ int pgtable_repl_mm_build(struct pgtable_repl_owner *owner,
 	set_active_memcg(old_memcg);
 	mem_cgroup_put(memcg);
 	pgtable_repl_free(&pages, wait);
+}
+
+int pgtable_repl_mm_build(struct pgtable_repl_owner *owner,
+			  const nodemask_t *nodes, struct repl_wait *wait)
+{
+	int err = pgtable_repl_lock(owner->mm, wait);
+
+	if (!err)
+		repl_mm_build(owner->mm, nodes, wait);
+	return err;
+}
+
+/**
+ * pgtable_repl_mm_grow() - build the trees that a child has waited for
+ * @mm: the child's
+ * @nodes: where
+ * @wait: as of pgtable_repl_lock()
+ *
+ * Return: 0, also if it has them by now; -EBUSY or -EINTR.
+ */
+int pgtable_repl_mm_grow(struct mm_struct *mm, const nodemask_t *nodes,
+			 struct repl_wait *wait)
+{
+	int err = pgtable_repl_lock(mm, wait);
+
+	if (err)
+		return err;
+	if (READ_ONCE(mm->pgtable_repl->young))
+		repl_mm_build(mm, nodes, wait);
+	else
+		arch_pgtable_repl_unlock(mm);
 	return 0;
 }
 

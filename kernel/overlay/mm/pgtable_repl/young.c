@@ -8,7 +8,7 @@
  * runs on its canonical tables until it has lived for vm.pgtable_repl_fork_delay.
  * Then one of its threads makes its trees, when it next returns to user mode: in the
  * child's own CPU time and memory, waiting for its own lock.  While all of them sleep
- * there is nothing that trees would be good for.
+ * there is nothing that trees would be good for, and none are made.
  */
 #include <linux/jiffies.h>
 #include <linux/list.h>
@@ -31,12 +31,13 @@ int sysctl_pgtable_repl_fork_delay __read_mostly = 100;
 
 /* How long its lock is tried for, each time: who runs has not asked for it. */
 #define REPL_YOUNG_WAIT		((struct repl_wait){ .left = HZ / 64 + 1 })
+/* How often, before it is left to who makes up for lacking copies. */
+#define REPL_YOUNG_TRIES	4
 
 /*
  * Children that wait for the same time, the first to be looked at first: at first till
  * they are old enough, then till it is looked again whether one has trees by now, and
- * which of its threads runs.  After the last look they are left to who makes up for
- * lacking copies.
+ * which of its threads runs.  Those of the last queue are put on it again.
  */
 struct repl_young_queue {
 	struct list_head list;	/* those that exit leave */
@@ -70,21 +71,19 @@ static unsigned long repl_young_delay(struct repl_young_queue *queue)
 }
 
 /*
- * To the queue that is next for it; false after the last.  The work is queued by the
- * first one, and sees to those that come behind.
+ * To the queue that is next for it.  The work is queued by the first one, and sees to
+ * those that come behind.
  */
-static bool repl_young_wait(struct pgtable_repl *repl)
+static void repl_young_wait(struct pgtable_repl *repl)
 {
 	struct repl_young_queue *queue;
-	bool waits = true;
 
 	spin_lock(&repl_young_lock);
 	if (!list_empty(&repl->young_list))
 		goto unlock;
-	waits = repl->young_looks < ARRAY_SIZE(repl_young);
-	if (!waits)
-		goto unlock;
-	queue = &repl_young[repl->young_looks++];
+	queue = &repl_young[repl->young_queue];
+	if (repl->young_queue < ARRAY_SIZE(repl_young) - 1)
+		repl->young_queue++;
 	if (list_empty(&queue->list))
 		queue_delayed_work(system_unbound_wq, &queue->work,
 				   repl_young_delay(queue));
@@ -92,7 +91,6 @@ static bool repl_young_wait(struct pgtable_repl *repl)
 	list_add_tail(&repl->young_list, &queue->list);
 unlock:
 	spin_unlock(&repl_young_lock);
-	return waits;
 }
 
 /**
@@ -176,6 +174,9 @@ static void repl_young_leave(struct mm_struct *mm)
 {
 	nodemask_t nodes;
 
+	/* Who held its lock, for which it was tried in vain, may have made them. */
+	if (!READ_ONCE(mm->pgtable_repl->young))
+		return;
 	if (repl_young_nodes(mm, &nodes))
 		pgtable_repl_rebuild(mm_repl_owner(mm), &nodes);
 	WRITE_ONCE(mm->pgtable_repl->young, false);
@@ -184,8 +185,8 @@ static void repl_young_leave(struct mm_struct *mm)
 static void repl_young_again(struct mm_struct *mm)
 {
 	/* Of one that nobody is in any more, only a lazy CPU may have a reference. */
-	if (atomic_read(&mm->mm_users) && !repl_young_wait(mm->pgtable_repl))
-		repl_young_leave(mm);
+	if (atomic_read(&mm->mm_users))
+		repl_young_wait(mm->pgtable_repl);
 }
 
 /* A thread of the child's is about to return to user mode, or exits. */
@@ -194,18 +195,20 @@ static void repl_young_run(struct callback_head *work)
 	struct pgtable_repl *repl = container_of(work, struct pgtable_repl, young_work);
 	struct repl_wait wait = REPL_YOUNG_WAIT;
 	struct mm_struct *mm = repl->owner.mm;
-	bool again = false;
+	bool again = false, leave = false;
 	nodemask_t nodes;
 
 	if (READ_ONCE(repl->young)) {
 		/* It has ended, or executed another program; others may live on. */
-		if (current->mm != mm || (current->flags & PF_EXITING))
+		if (current->mm != mm || (current->flags & PF_EXITING)) {
 			again = true;
-		else if (repl_young_nodes(mm, &nodes) &&
-			 pgtable_repl_mm_build(mm_repl_owner(mm), &nodes, &wait))
-			again = true;
-		else
+		} else if (repl_young_nodes(mm, &nodes) &&
+			   pgtable_repl_mm_grow(mm, &nodes, &wait)) {
+			leave = ++repl->young_tries == REPL_YOUNG_TRIES;
+			again = !leave;
+		} else {
 			WRITE_ONCE(repl->young, false);
+		}
 	}
 
 	/* Till then nobody else is chosen. */
@@ -213,7 +216,9 @@ static void repl_young_run(struct callback_head *work)
 	repl->young_task = NULL;
 	spin_unlock(&repl_young_lock);
 	put_task_struct(current);
-	if (again)
+	if (leave)
+		repl_young_leave(mm);
+	else if (again)
 		repl_young_again(mm);
 	mmdrop(mm);
 }
@@ -258,37 +263,55 @@ unlock:
 
 /*
  * Have @task, with a reference that is given away, make the trees, instead of whoever
- * was to do it.  False: it exits.
+ * was to do it.
  */
-static bool repl_young_choose(struct pgtable_repl *repl, struct task_struct *task)
+static void repl_young_choose(struct pgtable_repl *repl, struct task_struct *task)
 {
 	struct mm_struct *mm = repl->owner.mm;
-	struct task_struct *put;
-	bool chosen = true;
+	struct task_struct *last;
+	bool taken, chosen;
 
 	spin_lock(&repl_young_lock);
-	put = repl->young_task;
-	/* If it cannot be taken back it is being run. */
-	if (put == task || (put && !task_work_cancel(put, &repl->young_work))) {
-		put = task;
-		goto unlock;
+	last = repl->young_task;
+	if (last == task || repl->young_choosing) {
+		spin_unlock(&repl_young_lock);
+		put_task_struct(task);
+		return;
 	}
-	if (!put)
+	repl->young_choosing = true;
+	if (last)
+		get_task_struct(last);
+	spin_unlock(&repl_young_lock);
+
+	/*
+	 * Not with the lock, which forks wait for: all that @last has to do on its return
+	 * is looked through, as much as a user likes.
+	 */
+	taken = last && task_work_cancel(last, &repl->young_work);
+
+	spin_lock(&repl_young_lock);
+	repl->young_choosing = false;
+	if (last && !taken) {
+		/* It is being run. */
+		spin_unlock(&repl_young_lock);
+		put_task_struct(last);
+		put_task_struct(task);
+		return;
+	}
+	if (!last)
 		mmgrab(mm);	/* the work's */
 	init_task_work(&repl->young_work, repl_young_run);
-	repl->young_task = task;
 	chosen = !task_work_add(task, &repl->young_work, TWA_RESUME);
-unlock:
-	if (!chosen)
-		repl->young_task = NULL;
+	repl->young_task = chosen ? task : NULL;
 	spin_unlock(&repl_young_lock);
-	if (put)
-		put_task_struct(put);
+	if (last) {
+		put_task_struct(last);
+		put_task_struct(last);	/* the work's */
+	}
 	if (!chosen) {
 		put_task_struct(task);
 		mmdrop(mm);
 	}
-	return chosen;
 }
 
 static void repl_young_ask(struct mm_struct *mm)
@@ -298,12 +321,13 @@ static void repl_young_ask(struct mm_struct *mm)
 	if (!atomic_read(&mm->mm_users))
 		return;
 	task = repl_young_thread(mm);
-	if (!task)	/* another process lives on in it */
+	if (!task) {	/* another process lives on in it */
 		repl_young_leave(mm);
-	/* Before its only user has made them, nothing happens in user mode. */
-	else if (!repl_young_choose(mm->pgtable_repl, task) ||
-		 atomic_read(&mm->mm_users) > 1)
-		repl_young_again(mm);
+		return;
+	}
+	repl_young_choose(mm->pgtable_repl, task);
+	/* It may sleep for long, or exit, and others run instead. */
+	repl_young_again(mm);
 }
 
 static void repl_young_due(struct work_struct *work)
@@ -321,10 +345,13 @@ static void repl_young_due(struct work_struct *work)
 	}
 }
 
-/* The delay has changed: look at those that wait already. */
+/* The delay has changed: look at those that wait already, which is too often for most. */
 void pgtable_repl_young_hurry(void)
 {
-	mod_delayed_work(system_unbound_wq, &repl_young[0].work, 0);
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(repl_young); i++)
+		mod_delayed_work(system_unbound_wq, &repl_young[i].work, 0);
 }
 
 /* vm.pgtable_repl_fork_delay: holds for those that wait already, too. */

@@ -2,6 +2,10 @@
 /*
  * Page-table replication: KUnit tests: a policy comes into force.
  */
+#include <linux/kthread.h>
+#include <linux/pid.h>
+#include <linux/sched/mm.h>
+#include <linux/task_work.h>
 #include "kunit.h"
 
 /* How many domains have their root published. */
@@ -302,8 +306,49 @@ static void repl_test_child_waits(struct kunit *test)
 	repl_test_delay(delay);
 }
 
+/*
+ * A child whose threads sleep is looked at again and again, and has no trees made by
+ * others.  This thread is its only one, and never returns to user mode.
+ */
+static void repl_test_sleeper_waits(struct kunit *test)
+{
+	int delay = sysctl_pgtable_repl_fork_delay, i;
+	struct repl_test *t = test->priv;
+	struct pgtable_repl *repl;
+	struct mm_struct *child;
+	unsigned long past;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_delay(1);
+	child = repl_test_child(test);
+	repl = child->pgtable_repl;
+	kthread_use_mm(child);
+	pgtable_repl_young_add(repl, get_task_pid(current, PIDTYPE_TGID));
+	for (i = 0; i < 8; i++) {
+		past = jiffies - 3600 * HZ;
+		WRITE_ONCE(repl->born, past);
+		pgtable_repl_young_hurry();
+		while (READ_ONCE(repl->born) == past)
+			msleep(20);
+	}
+	KUNIT_EXPECT_TRUE(test, READ_ONCE(repl->young));
+	KUNIT_EXPECT_TRUE(test, nodes_empty(mm_repl_owner(child)->lacking));
+	KUNIT_EXPECT_EQ(test, repl_test_has_roots(child), 0);
+
+	if (task_work_cancel(current, &repl->young_work)) {
+		put_task_struct(current);
+		mmdrop(child);
+	} else {
+		KUNIT_FAIL(test, "nothing to do on return to user mode");
+	}
+	kthread_unuse_mm(child);
+	mmput(child);
+	repl_test_delay(delay);
+}
+
 static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE_SLOW(repl_test_child_waits),
+	KUNIT_CASE_SLOW(repl_test_sleeper_waits),
 	KUNIT_CASE_SLOW(repl_test_insist_ends),
 	KUNIT_CASE(repl_test_mode_reaches_the_busy),
 	KUNIT_CASE(repl_test_follows_when_it_is_made),
