@@ -239,9 +239,10 @@ static void repl_repair(struct work_struct *work)
 	if (pass.again && !better)
 		delay = 2 * repl_repair_delay;
 	/* All tables are walked, with the mmap lock held: for an eighth of the time. */
-	delay = clamp(max(delay, 7 * (jiffies - begun)), REPL_REPAIR_MIN,
-		      REPL_REPAIR_MAX);
+	delay = max(clamp(delay, REPL_REPAIR_MIN, REPL_REPAIR_MAX),
+		    7 * (jiffies - begun));
 	WRITE_ONCE(repl_repair_delay, delay);
-	if (pass.again)
-		queue_delayed_work(system_unbound_wq, &repl_repair_work, delay);
+	/* What has come to lack copies meanwhile was to be seen to sooner. */
+	if (pass.again || delayed_work_pending(&repl_repair_work))
+		mod_delayed_work(system_unbound_wq, &repl_repair_work, delay);
 }

@@ -173,8 +173,10 @@ static void repl_test_walk_passes_each_once(struct kunit *test)
 
 struct repl_test_slow {
 	struct mm_struct *mm;
+	struct mm_struct *other;	/* comes to lack copies meanwhile */
 	unsigned long took;	/* in jiffies; 0: nobody came */
 	unsigned long until;	/* it may go on since then */
+	int nid;
 };
 
 /* Have who repairs it next wait for half a second in the middle of that. */
@@ -188,6 +190,7 @@ static void repl_test_slow_down(struct repl_test_slow *s)
 		if (!begun && nodes_empty(s->mm->pgtable_repl->owner.lacking)) {
 			begun = jiffies;
 			until = begun + HZ / 2;
+			pgtable_repl_lacks(mm_repl_owner(s->other), s->nid);
 		}
 		cpu_relax();
 	}
@@ -211,8 +214,8 @@ static void repl_test_lack(struct repl_test *t)
 static void repl_test_repairs_pause(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
-	struct repl_test_slow slow = { .mm = t->mm };
 	struct mm_struct *other = mm_alloc();
+	struct repl_test_slow slow = { .mm = t->mm, .other = other };
 	struct pgtable_repl_policy policy;
 	unsigned long until;
 
@@ -223,7 +226,8 @@ static void repl_test_repairs_pause(struct kunit *test)
 	/* Somebody who is busy for long: that is why the work comes back. */
 	KUNIT_EXPECT_EQ(test, pgtable_repl_set(other, &policy), 0);
 	WRITE_ONCE(other->pgtable_repl->owner.busy_until, jiffies + 1000 * HZ);
-	node_set(first_node(policy.nodes), other->pgtable_repl->owner.lacking);
+	slow.nid = first_node(policy.nodes);
+	node_set(slow.nid, other->pgtable_repl->owner.lacking);
 
 	pgtable_repl_rebuild(mm_repl_owner(t->mm), &policy.nodes);
 	repl_test_slow_down(&slow);
