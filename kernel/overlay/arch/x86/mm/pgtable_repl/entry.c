@@ -702,8 +702,12 @@ bool __pgtable_repl_clear_young(void *entry)
 	for_each_copy(copy, table) {
 		unsigned long *slot = (unsigned long *)repl_slot(copy, entry);
 
-		if (*slot & _PAGE_ACCESSED)
-			young |= test_and_clear_bit(_PAGE_BIT_ACCESSED, slot);
+		if (!(*slot & _PAGE_ACCESSED))
+			continue;
+		/* Till it is flushed there, a page in use does not get the bit again. */
+		if (copy->pt_repl_lazy)
+			repl_note(copy, (pteval_t *)slot, 1, *slot, false);
+		young |= test_and_clear_bit(_PAGE_BIT_ACCESSED, slot);
 	}
 	return young;
 }

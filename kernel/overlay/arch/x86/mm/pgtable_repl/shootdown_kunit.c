@@ -32,6 +32,30 @@ static void repl_test_lazy_gather_knows_who_had_it(struct kunit *test)
 	repl_test_empty(t);
 }
 
+/* MADV_COLD: a page in use is to be seen in use again. */
+static void repl_test_lazy_gather_knows_who_used_it(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	unsigned long addr = TEST_ADDR + TEST_USED * PAGE_SIZE;
+	unsigned int domain;
+	struct mmu_gather tlb;
+	struct ptdesc *copy;
+
+	repl_test_lazy(test, 0);
+	copy = repl_test_used(test);
+	domain = copy->pt_repl_domain;
+	repl_test_walker(copy, t->ptep + TEST_USED, _PAGE_ACCESSED);
+	tlb_gather_mmu(&tlb, t->mm);
+	spin_lock(t->ptl);
+	KUNIT_EXPECT_TRUE(test, ptep_test_and_clear_young(&t->vma, addr, t->ptep + TEST_USED));
+	KUNIT_EXPECT_TRUE(test, domainmask_test(domain, &tlb.repl_domains));
+	/* The copy still tells of that domain. */
+	KUNIT_EXPECT_FALSE(test, tlb.repl_owed);
+	spin_unlock(t->ptl);
+	tlb_finish_mmu(&tlb);
+	repl_test_empty(t);
+}
+
 /* A page that rmap unmaps within a gather is flushed by who does that. */
 static void repl_test_lazy_page_is_settled_by_its_flush(struct kunit *test)
 {
@@ -404,6 +428,7 @@ static void repl_test_lazy_gather_minds_khugepaged(struct kunit *test)
 
 static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_lazy_gather_knows_who_had_it),
+	KUNIT_CASE(repl_test_lazy_gather_knows_who_used_it),
 	KUNIT_CASE(repl_test_lazy_page_is_settled_by_its_flush),
 	KUNIT_CASE(repl_test_lazy_gather_owes_what_is_forbidden),
 	KUNIT_CASE(repl_test_lazy_gather_minds_others),
