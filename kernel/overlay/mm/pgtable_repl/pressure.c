@@ -642,6 +642,9 @@ static int __init repl_memcg_shrinker_init(void)
 {
 	struct shrinker *shrinker;
 
+	/* It would be asked about all memory. */
+	if (mem_cgroup_disabled())
+		return 0;
 	shrinker = shrinker_alloc(SHRINKER_NUMA_AWARE | SHRINKER_MEMCG_AWARE,
 				  "pgtable_repl-memcg");
 	if (!shrinker)
