@@ -56,14 +56,15 @@ static int proc_ranger_release(struct inode *inode, struct file *file)
 	return single_release(inode, file);
 }
 
-static int may_run(struct inode *inode)
+/* The file may be what another program, with more rights, writes its output to. */
+static int may_run(struct file *file)
 {
 	struct task_struct *task;
 	int err;
 
-	if (!capable(CAP_SYS_NICE))
+	if (!file_ns_capable(file, &init_user_ns, CAP_SYS_NICE))
 		return -EPERM;
-	task = get_proc_task(inode);
+	task = get_proc_task(file_inode(file));
 	if (!task)
 		return -ESRCH;
 	err = security_task_movememory(task);
@@ -82,7 +83,7 @@ static ssize_t proc_ranger_write(struct file *file, const char __user *ubuf,
 		return -EINVAL;
 	if (!mm)
 		return -ESRCH;
-	err = may_run(file_inode(file));
+	err = may_run(file);
 	if (err)
 		return err;
 	text = memdup_user_nul(ubuf, count);
