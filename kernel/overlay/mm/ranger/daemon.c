@@ -162,23 +162,46 @@ static struct mm_struct *next_mm(pid_t *nr)
 	struct task_struct *task;
 	struct pid *pid;
 
-	rcu_read_lock();
-	while (!mm && (pid = find_ge_pid(*nr, &init_pid_ns))) {
+	for (;;) {
+		/* For each anew: of how many users may have some millions. */
+		rcu_read_lock();
+		pid = find_ge_pid(*nr, &init_pid_ns);
+		if (!pid)
+			break;
 		*nr = pid_nr(pid) + 1;
 		task = pid_task(pid, PIDTYPE_TGID);
-		if (!task || task->flags & PF_KTHREAD)
-			continue;
-		task = find_lock_task_mm(task);
-		if (!task)
-			continue;
-		if (ranger_is_on(task->mm)) {
-			mm = task->mm;
-			mmget(mm);
+		if (task && !(task->flags & PF_KTHREAD))
+			task = find_lock_task_mm(task);
+		else
+			task = NULL;
+		if (task) {
+			if (ranger_is_on(task->mm)) {
+				mm = task->mm;
+				mmget(mm);
+			}
+			task_unlock(task);
 		}
-		task_unlock(task);
+		if (mm)
+			break;
+		rcu_read_unlock();
+		cond_resched();
 	}
 	rcu_read_unlock();
 	return mm;
+}
+
+/* Let others run in a walk through processes; false: @process is not in the list any more. */
+static bool let_others_run(struct task_struct *process)
+{
+	bool alive;
+
+	get_task_struct(process);
+	rcu_read_unlock();
+	cond_resched();
+	rcu_read_lock();
+	alive = pid_alive(process);
+	put_task_struct(process);
+	return alive;
 }
 
 /*
@@ -192,6 +215,11 @@ static bool anybody(void)
 
 	rcu_read_lock();
 	for_each_process(process) {
+		/* With more behind it: somebody may be. */
+		if (need_resched() && !let_others_run(process)) {
+			found = true;
+			break;
+		}
 		if (process->flags & PF_KTHREAD)
 			continue;
 		task = find_lock_task_mm(process);

@@ -11,10 +11,13 @@
 #include <linux/sched/mm.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>
+#include <linux/workqueue.h>
 #include "ranger.h"
 
 /* Of so many processes it is known, and of all that are switched on. */
 #define RECORDS	64
+/* How long what is known of a process may outlive it, with its mm_struct, in seconds. */
+#define RECORDS_STAY	10
 
 /**
  * struct record - what passes over a process did
@@ -106,6 +109,18 @@ static void add_to(struct ranger_stats *all, const struct ranger_stats *stats)
 	all->rested_ns += stats->rested_ns;
 }
 
+static void forget_later(struct work_struct *work);
+static DECLARE_DEFERRABLE_WORK(forget_work, forget_later);
+
+static void forget_later(struct work_struct *work)
+{
+	mutex_lock(&record_lock);
+	forget_dead();
+	if (nr_records)
+		queue_delayed_work(system_unbound_wq, &forget_work, RECORDS_STAY * HZ);
+	mutex_unlock(&record_lock);
+}
+
 /**
  * ranger_forget_dead() - Drop what is known of processes that have ended.
  */
@@ -139,6 +154,7 @@ int ranger_record(struct mm_struct *mm, const struct ranger_stats *stats,
 		new->mm = mm;
 		list_add(&new->list, &records);
 		nr_records++;
+		queue_delayed_work(system_unbound_wq, &forget_work, RECORDS_STAY * HZ);
 		record = new;
 		new = NULL;
 	}
