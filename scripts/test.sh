@@ -111,6 +111,8 @@ stage_models() { scripts/models.sh; }
 
 stage_checkpatch() {
 	scripts/kernel-checkpatch.sh
+	# What each series of them adds to Linux is as much as it may be.
+	scripts/series.sh
 	# The bugs that are seeded on demand can still be.
 	scripts/mutants.sh --check
 }
