@@ -227,57 +227,24 @@ static nodemask_t repl_take_lacking(struct pgtable_repl_owner *owner)
 	return lacking;
 }
 
-static int repl_set(struct mm_struct *mm,
-		    const struct pgtable_repl_policy *policy, enum repl_by by,
-		    struct repl_wait *wait)
+/* Its trees become those of @policy.  Under its lock; what is left goes to @pages. */
+static void repl_set_locked(struct mm_struct *mm,
+			    const struct pgtable_repl_policy *policy,
+			    struct repl_wait *wait, struct list_head *pages)
 {
-	bool was_on, was_lazy, on, lazy, anew;
-	struct mem_cgroup *memcg, *old_memcg;
+	struct pgtable_repl *repl = mm->pgtable_repl;
+	struct pgtable_repl_owner *owner = &repl->owner;
+	bool on = policy->mode != PR_PGTABLE_REPL_OFF;
+	bool was_on = !nodes_empty(owner->policy.nodes);
+	bool lazy = pgtable_repl_is_lazy(policy);
+	bool was_lazy = pgtable_repl_is_lazy(&owner->policy);
+	/* Copies are of one kind or the other: between these, all are replaced. */
+	bool anew = was_on && on && owner->policy.mode != policy->mode;
 	nodemask_t add, del, lacking, redo = NODE_MASK_NONE;
-	struct pgtable_repl_owner *owner;
-	struct pgtable_repl *repl;
-	LIST_HEAD(pages);
-	int err;
 
-	err = pgtable_repl_valid(policy);
-	if (err)
-		return err;
-	on = policy->mode != PR_PGTABLE_REPL_OFF;
-	lazy = pgtable_repl_is_lazy(policy);
-	/* Before the mmap lock: patching the kernel takes locks. */
-	if (on)
-		pgtable_repl_key_get(false);
-	if (lazy)
-		pgtable_repl_key_get(true);
-
-	memcg = get_mem_cgroup_from_mm(mm);
-	old_memcg = set_active_memcg(memcg);
-	/*
-	 * Who follows a policy of others does so with the mmap lock held, maybe in a
-	 * worker that has all groups to see to.  It is not to reclaim in a group that
-	 * is full for an address space without state: there would be no copies either.
-	 */
-	err = -ENOMEM;
-	if (on && wait && by == REPL_BY_DEFAULT && !mm_pgtable_repl(mm) &&
-	    !pgtable_repl_memcg_room(memcg, REPL_MEMCG_SHARE, 1))
-		goto put;
-	err = pgtable_repl_lock(mm, wait);
-	if (err)
-		goto put;
-	repl = repl_state(mm);
-	err = repl ? repl_may_set(mm, policy, by) : -ENOMEM;
-	if (!err && on)
-		err = repl_unshare(mm, wait);
-	if (err)
-		goto unlock;
-	owner = &repl->owner;
-	was_on = !nodes_empty(owner->policy.nodes);
-	was_lazy = pgtable_repl_is_lazy(&owner->policy);
 	/* Who asks now, gets it now. */
 	lacking = repl_take_lacking(owner);
 	nodes_clear(owner->dropped);
-	/* Copies are of one kind or the other: between these, all are replaced. */
-	anew = was_on && on && owner->policy.mode != policy->mode;
 	if (anew) {
 		add = policy->nodes;
 		del = owner->policy.nodes;
@@ -293,16 +260,16 @@ static int repl_set(struct mm_struct *mm,
 	pgtable_repl_set_policy(repl, policy);
 
 	if (anew)
-		pgtable_repl_del_trees(mm, &del, &pages);
+		pgtable_repl_del_trees(mm, &del, pages);
 	else if (!nodes_empty(redo))
-		pgtable_repl_del_trees(mm, &redo, &pages);
+		pgtable_repl_del_trees(mm, &redo, pages);
 	/* All of them, not just new ones: repairs what had no memory before. */
 	if (on) {
 		pgtable_repl_free_soon(wait);
 		pgtable_repl_add_trees(mm, &policy->nodes);
 	}
 	if (!anew && !nodes_empty(del))
-		pgtable_repl_del_trees(mm, &del, &pages);
+		pgtable_repl_del_trees(mm, &del, pages);
 	/* Domains may have changed under the trees that have just gone. */
 	pgtable_repl_settle(mm);
 	/* An access that failed for what a lazy tree lacked was tried again till now. */
@@ -317,25 +284,61 @@ static int repl_set(struct mm_struct *mm,
 		pgtable_repl_key_put(false);
 	if (was_lazy)
 		pgtable_repl_key_put(true);
-	arch_pgtable_repl_unlock(mm);
+}
+
+static int repl_set(struct mm_struct *mm,
+		    const struct pgtable_repl_policy *policy, enum repl_by by,
+		    struct repl_wait *wait)
+{
+	bool on = policy->mode != PR_PGTABLE_REPL_OFF;
+	bool lazy = pgtable_repl_is_lazy(policy);
+	struct mem_cgroup *memcg, *old_memcg;
+	LIST_HEAD(pages);
+	int err;
+
+	err = pgtable_repl_valid(policy);
+	if (err)
+		return err;
+	/* Before the mmap lock: patching the kernel takes locks. */
+	if (on)
+		pgtable_repl_key_get(false);
+	if (lazy)
+		pgtable_repl_key_get(true);
+
+	memcg = get_mem_cgroup_from_mm(mm);
+	old_memcg = set_active_memcg(memcg);
+	/*
+	 * Who follows a policy of others does so with the mmap lock held, maybe in a
+	 * worker that has all groups to see to.  It is not to reclaim in a group that
+	 * is full for an address space without state: there would be no copies either.
+	 */
+	if (on && wait && by == REPL_BY_DEFAULT && !mm_pgtable_repl(mm) &&
+	    !pgtable_repl_memcg_room(memcg, REPL_MEMCG_SHARE, 1))
+		err = -ENOMEM;
+	else
+		err = pgtable_repl_lock(mm, wait);
+	if (!err) {
+		err = repl_state(mm) ? repl_may_set(mm, policy, by) : -ENOMEM;
+		if (!err && on)
+			err = repl_unshare(mm, wait);
+		if (!err)
+			repl_set_locked(mm, policy, wait, &pages);
+		arch_pgtable_repl_unlock(mm);
+	}
 	set_active_memcg(old_memcg);
 	mem_cgroup_put(memcg);
 
+	if (err) {
+		if (lazy)
+			pgtable_repl_key_put(true);
+		if (on)
+			pgtable_repl_key_put(false);
+		return err;
+	}
 	pgtable_repl_free(&pages, wait);
 	if (lazy)
 		pgtable_repl_watch_idle();
 	return 0;
-
-unlock:
-	arch_pgtable_repl_unlock(mm);
-put:
-	set_active_memcg(old_memcg);
-	mem_cgroup_put(memcg);
-	if (lazy)
-		pgtable_repl_key_put(true);
-	if (on)
-		pgtable_repl_key_put(false);
-	return err;
 }
 
 /*
