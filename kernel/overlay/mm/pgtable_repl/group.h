@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Page-table replication: state of memory cgroups.  charge.c counts copies for them,
- * cgroup.c brings processes to what they ask for.
+ * cgroup_follow.c brings processes to what they ask for.
  */
 #ifndef _MM_PGTABLE_REPL_GROUP_H
 #define _MM_PGTABLE_REPL_GROUP_H

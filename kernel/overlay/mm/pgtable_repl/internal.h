@@ -192,7 +192,7 @@ unsigned long pgtable_repl_set_mode(int mode);
 void pgtable_repl_apply_mode(unsigned long nr);
 void pgtable_repl_mode_behind(void);
 
-/* cgroup.c */
+/* cgroup_follow.c */
 #ifdef CONFIG_MEMCG
 void pgtable_repl_task_behind(struct task_struct *task);
 #else
