@@ -29,10 +29,14 @@
  */
 int sysctl_pgtable_repl_fork_delay __read_mostly = 100;
 
-/* How long its lock is tried for, each time: who runs has not asked for it. */
-#define REPL_YOUNG_WAIT		((struct repl_wait){ .left = HZ / 64 + 1 })
-/* How often, before it is left to who makes up for lacking copies. */
+/*
+ * How often its lock is tried for, before it is left to who makes up for lacking
+ * copies; and how long at first.  Who runs has not asked for it, and waits for a few
+ * hundredths at most of the time that it has lived: four times as long each time.  One
+ * whose threads keep the lock busy gets it then.
+ */
 #define REPL_YOUNG_TRIES	4
+#define REPL_YOUNG_WAIT		(HZ / 64 + 1)
 
 /*
  * Children that wait for the same time, the first to be looked at first: at first till
@@ -193,7 +197,7 @@ static void repl_young_again(struct mm_struct *mm)
 static void repl_young_run(struct callback_head *work)
 {
 	struct pgtable_repl *repl = container_of(work, struct pgtable_repl, young_work);
-	struct repl_wait wait = REPL_YOUNG_WAIT;
+	struct repl_wait wait = { .left = REPL_YOUNG_WAIT << (2 * repl->young_tries) };
 	struct mm_struct *mm = repl->owner.mm;
 	bool again = false, leave = false;
 	nodemask_t nodes;
