@@ -40,7 +40,8 @@ fn translation_share(j: &Joules) -> f64 {
 }
 
 const ANY: f64 = f64::INFINITY;
-/// Less than this is no difference.
+/// Less than this is no difference. "Within" has it as its lower end: with other waiting
+/// times for memory a scheme may come out ahead of ideal by a hair.
 const SAME: f64 = 0.005;
 
 /// A claim whose values are of one label.
@@ -162,7 +163,7 @@ fn times() -> Vec<Claim> {
             "Fig. 2.10",
             Range,
             Percent,
-            (0.0, 0.04),
+            (-SAME, 0.04),
             "HATRIC is within 2 to 4 % of ideal with 4, 8 and 16 vCPUs",
             |d, l| less_one(if l == BASE {
                 d.under(&vcpus(), |r| time(r, "hatric", "ideal"))
@@ -293,7 +294,7 @@ fn times() -> Vec<Claim> {
             "Fig. 2.12",
             Range,
             Percent,
-            (0.0, 0.01),
+            (-SAME, 0.01),
             "HATRIC is within 1 % of ideal with 2 and 4 times the size",
             |d, l| base_only(l, || less_one(
                 d.under(&["scale=2", "scale=4"], |r| time(r, "hatric", "ideal"))
