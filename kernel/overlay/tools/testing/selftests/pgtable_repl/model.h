@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A random test with a model, in five files:
+ * A random test with a model, in these files:
  *
  * model.c        options, the kselftest results, reports
  * model_gen.c    seeded lists of operations, and lists as text
+ * model_scene.c  lists within a list: operations on the same pages, nobody looks
+ * model_plot.c   such ones with an end in view
  * model_state.c  the model: what each page must hold or do, and the check of it
  * model_ops.c    the operations, on the memory and on the model
  * model_run.c    a list's run: a process, its threads, those it forks
@@ -60,14 +62,17 @@ enum op_kind {
  */
 enum look { LOOK_NONE, LOOK_HERE, LOOK_ALL };
 
+/* What the other threads do while an operation runs, but for waiting. */
+enum race { RACE_NONE, RACE_READ, RACE_WRITE };
+
 #define EYES_ALL	((1U << MODEL_THREADS) - 1)
 
 /*
  * @id names an operation for good: what it writes follows from it, so that a list
  * with operations left out writes what the whole one does. @child: this one is
- * for the child of the last OP_FORK before it. @race: the other threads read while
- * it runs, and do not only wait for it. @look: at nothing, at its own cells or at all,
- * by the threads in the mask @eyes.
+ * for the child of the last OP_FORK before it. @race: the other threads read its pages
+ * while it runs, or write what these have already, if it changes none. @look: at
+ * nothing, at its own cells or at all, by the threads in the mask @eyes.
  */
 struct op {
 	unsigned int id, kind, node;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Seeded lists of operations, and lists as text. See model.h. */
 #include "model.h"
+#include "model_gen.h"
 
 static const struct {
 	const char *name;
@@ -51,7 +52,7 @@ static const struct {
 
 static uint64_t state;
 
-static unsigned int rnd(unsigned int below)
+unsigned int gen_rnd(unsigned int below)
 {
 	uint64_t z = (state += 0x9e3779b97f4a7c15ULL);
 
@@ -72,7 +73,7 @@ static void choose_kinds(void)
 	int kind, t;
 
 	for (kind = 0; kind < OP_KINDS; kind++) {
-		t = times[rnd(ARRAY_SIZE(times))];
+		t = times[gen_rnd(ARRAY_SIZE(times))];
 		if (!t && (kind == OP_WRITE || kind == OP_MMAP))
 			t = 1;
 		weights[0][kind] = kinds[kind].weight * t;
@@ -86,7 +87,7 @@ static int any_kind(bool child)
 
 	for (kind = 0; kind < OP_KINDS; kind++)
 		sum += weights[child][kind];
-	at = rnd(sum);
+	at = gen_rnd(sum);
 	for (kind = 0; kind < OP_KINDS; kind++) {
 		at -= weights[child][kind];
 		if (at < 0)
@@ -111,7 +112,7 @@ static const struct {
 
 static int next_kind(int before, bool child)
 {
-	int percent = rnd(100);
+	int percent = gen_rnd(100);
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(habits); i++) {
@@ -136,31 +137,31 @@ static void any_range(struct op *op, bool same)
 {
 	unsigned int from, nr;
 
-	if (!rnd(16))
-		focus.block = rnd(BLOCKS);
-	if (focus.last && (same || rnd(100) < 40)) {
+	if (!gen_rnd(16))
+		focus.block = gen_rnd(BLOCKS);
+	if (focus.last && (same || gen_rnd(100) < 40)) {
 		op->first = focus.first;
 		op->last = focus.last;
 		return;
 	}
-	from = (rnd(100) < 75 ? focus.block : rnd(BLOCKS)) * BLOCK_CELLS;
-	switch (rnd(8)) {
+	from = (gen_rnd(100) < 75 ? focus.block : gen_rnd(BLOCKS)) * BLOCK_CELLS;
+	switch (gen_rnd(8)) {
 	case 0:			/* blocks */
-		nr = BLOCK_CELLS * (1 + rnd(3));
+		nr = BLOCK_CELLS * (1 + gen_rnd(3));
 		break;
 	case 1:			/* the seam with the next block */
-		from += BLOCK_CELLS - EDGE + rnd(EDGE);
-		nr = 1 + rnd(2 * EDGE);
+		from += BLOCK_CELLS - EDGE + gen_rnd(EDGE);
+		nr = 1 + gen_rnd(2 * EDGE);
 		break;
 	case 2:			/* small pages at an edge */
 	case 3:
-		nr = 1 + rnd(EDGE);
-		from += rnd(2) ? rnd(EDGE + 1 - nr) :
-				 BLOCK_CELLS - nr - rnd(EDGE + 1 - nr);
+		nr = 1 + gen_rnd(EDGE);
+		from += gen_rnd(2) ? gen_rnd(EDGE + 1 - nr) :
+				 BLOCK_CELLS - nr - gen_rnd(EDGE + 1 - nr);
 		break;
 	case 4:			/* anything within a block */
-		nr = 1 + rnd(BLOCK_CELLS);
-		from += rnd(BLOCK_CELLS + 1 - nr);
+		nr = 1 + gen_rnd(BLOCK_CELLS);
+		from += gen_rnd(BLOCK_CELLS + 1 - nr);
 		break;
 	default:
 		nr = BLOCK_CELLS;
@@ -178,34 +179,34 @@ static const unsigned char prots[] = {
 	PROT_READ | PROT_WRITE | PROT_EXEC, PROT_READ | PROT_WRITE,
 };
 
-static void whole_block(struct op *op, unsigned int block)
+void gen_whole_block(struct op *op, unsigned int block)
 {
 	op->first = block * BLOCK_CELLS;
 	op->last = op->first + BLOCK_CELLS;
 }
 
-static struct op *add(struct op_list *list, int kind, int nodes, bool same)
+struct op *gen_add(struct op_list *list, int kind, int nodes, bool same)
 {
 	struct op *op = &list->ops[list->nr];
 
 	memset(op, 0, sizeof(*op));
 	op->id = ++list->nr;
 	op->kind = kind;
-	op->node = rnd(nodes);
-	op->arg = rnd(1 << 16);
-	op->arg2 = rnd(1 << 16);
-	op->race = rnd(2);
+	op->node = gen_rnd(nodes);
+	op->arg = gen_rnd(1 << 16);
+	op->arg2 = gen_rnd(1 << 16);
+	op->race = gen_rnd(2) ? RACE_NONE : RACE_READ + gen_rnd(2);
 	/* What is far from it is seldom what it harms, and takes longest to look at. */
-	op->look = rnd(3) ? LOOK_HERE : LOOK_ALL;
+	op->look = gen_rnd(3) ? LOOK_HERE : LOOK_ALL;
 	op->eyes = EYES_ALL;
 	any_range(op, same);
 	/* Huge pages are whole blocks. */
 	if (kind == OP_COLLAPSE || kind == OP_HUGEPAGE)
-		whole_block(op, op->first / BLOCK_CELLS);
+		gen_whole_block(op, op->first / BLOCK_CELLS);
 	if (kind == OP_MPROTECT || kind == OP_MMAP)
-		op->arg = prots[rnd(ARRAY_SIZE(prots))];
+		op->arg = prots[gen_rnd(ARRAY_SIZE(prots))];
 	/* What has been mapped anew shall be of use to somebody. */
-	if (kind == OP_MMAP && rnd(4))
+	if (kind == OP_MMAP && gen_rnd(4))
 		op->arg = PROT_READ | PROT_WRITE;
 	return op;
 }
@@ -220,161 +221,15 @@ static void gen_begin(struct op_list *list, int nodes)
 	struct op *op;
 
 	for (block = 0; block < BLOCKS; block++) {
-		op = add(list, OP_MMAP, nodes, false);
-		whole_block(op, block);
+		op = gen_add(list, OP_MMAP, nodes, false);
+		gen_whole_block(op, block);
 		op->arg = PROT_READ | PROT_WRITE;
 		op->arg2 = types[block] - 1;
-		op = add(list, block % 3 == 1 ? OP_NOHUGEPAGE : OP_HUGEPAGE, nodes, false);
-		whole_block(op, block);
-		op = add(list, OP_WRITE, nodes, false);
-		whole_block(op, block);
+		op = gen_add(list, block % 3 == 1 ? OP_NOHUGEPAGE : OP_HUGEPAGE, nodes, false);
+		gen_whole_block(op, block);
+		op = gen_add(list, OP_WRITE, nodes, false);
+		gen_whole_block(op, block);
 	}
-}
-
-/*
- * A scene: a few operations on the same pages, mostly by the same thread, between
- * which nobody looks, or only some do. What each leaves behind in copies and in TLBs
- * is there for the next one, which random operations on random pages, all of them
- * looked at, hardly ever bring about.
- */
-enum theme { MIXED, BITS, FLUSHES, CHILD, THEMES };
-
-static const struct {
-	unsigned char kind, weight[THEMES];
-} scene_kinds[] = {
-	/*		     mixed, bits that may be lost, flushes; in a child */
-	{ OP_WRITE,		{ 20, 24, 15, 12 } },
-	{ OP_MPROTECT,		{ 22,  6, 40, 12 } },
-	{ OP_DONTNEED,		{ 14,  2, 20,  8 } },
-	{ OP_FREE,		{ 14, 30,  3,  6 } },
-	{ OP_FORK,		{ 12, 20,  3,  0 } },
-	{ OP_PAGEOUT,		{ 10, 14,  6, 40 } },
-	{ OP_CLEAR_REFS,	{  6,  6,  4,  5 } },
-	{ OP_MUNMAP,		{  4,  1,  6,  3 } },
-	{ OP_MOVE,		{  5,  2,  6,  3 } },
-	{ OP_COLLAPSE,		{  5,  3,  3,  3 } },
-	{ OP_MOVE_PAGES,	{  4,  3,  3,  3 } },
-	{ OP_UFFD_REGISTER,	{  4,  0,  4,  1 } },
-	{ OP_UFFD_WP,		{  6,  0,  8,  1 } },
-	{ OP_PUNCH,		{  5,  2,  8,  0 } },
-	{ OP_TRUNCATE,		{  2,  0,  3,  0 } },
-	{ OP_REMOVE,		{  3,  0,  4,  0 } },
-	{ OP_COLD,		{  3,  4,  1,  3 } },
-	{ OP_MERGEABLE,		{  2,  0,  0,  1 } },
-	{ OP_REPL,		{  3,  5,  1,  1 } },
-	{ OP_SUCCEED,		{  2,  3,  0,  0 } },
-};
-
-/* What is easily seen only right after something else. */
-static const struct {
-	unsigned char after, next, percent;
-} scene_habits[] = {
-	{ OP_FREE, OP_WRITE, 60 }, { OP_MPROTECT, OP_DONTNEED, 20 },
-	{ OP_MPROTECT, OP_MUNMAP, 5 }, { OP_MPROTECT, OP_PUNCH, 10 },
-	{ OP_WRITE, OP_FORK, 15 }, { OP_CLEAR_REFS, OP_WRITE, 40 },
-	{ OP_UFFD_REGISTER, OP_UFFD_WP, 60 }, { OP_COLLAPSE, OP_WRITE, 20 },
-	{ OP_TRUNCATE, OP_TRUNCATE, 60 },
-};
-
-static int scene_kind(int before, enum theme theme)
-{
-	int percent = rnd(100), sum = 0, at;
-	size_t i;
-
-	for (i = 0; i < ARRAY_SIZE(scene_habits); i++) {
-		if (scene_habits[i].after != before)
-			continue;
-		percent -= scene_habits[i].percent;
-		if (percent < 0 && (theme != CHILD || scene_habits[i].next != OP_FORK))
-			return scene_habits[i].next;
-	}
-	for (i = 0; i < ARRAY_SIZE(scene_kinds); i++)
-		sum += scene_kinds[i].weight[theme];
-	at = rnd(sum);
-	for (i = 0; i < ARRAY_SIZE(scene_kinds); i++) {
-		at -= scene_kinds[i].weight[theme];
-		if (at < 0)
-			break;
-	}
-	return scene_kinds[i].kind;
-}
-
-static void look(struct op *op, int nodes)
-{
-	unsigned int how = rnd(100);
-
-	op->look = how < 60 ? LOOK_NONE : how < 90 ? LOOK_HERE : LOOK_ALL;
-	op->eyes = rnd(2) ? EYES_ALL : 1 + rnd((1U << nodes) - 1);
-}
-
-static struct op *scene_op(struct op_list *list, int kind, int nodes,
-			   const struct op *like)
-{
-	struct op *op = add(list, kind, nodes, true);
-
-	if (rnd(100) < 90)
-		op->node = like->node;
-	if (rnd(100) < 85 || kind == OP_FORK) {
-		op->first = like->first;
-		op->last = like->last;
-	}
-	op->race = !rnd(4);
-	/* From one to the other no entry gets a right or loses one. */
-	if (kind == OP_MPROTECT && rnd(100) < 65)
-		op->arg = rnd(3) ? PROT_WRITE : PROT_READ | PROT_WRITE;
-	if (kind == OP_PUNCH || kind == OP_TRUNCATE)
-		op->arg = like->arg2 / 3 % FILES + rnd(3) * FILES;
-	look(op, nodes);
-	return op;
-}
-
-/* Pages for it: new ones, mostly, and a huge page if it is a whole block. */
-static struct op scene_begin(struct op_list *list, int nodes, enum theme theme)
-{
-	unsigned int type = rnd(theme == BITS ? 4 : 2) ? 0 : rnd(3), block = rnd(BLOCKS);
-	struct op *op = add(list, rnd(4) ? OP_MMAP : OP_WRITE, nodes, false);
-	struct op first;
-
-	if (rnd(100) < 65)
-		whole_block(op, block);
-	if (op->kind == OP_MMAP) {
-		op->arg = PROT_READ | PROT_WRITE;
-		/* Of a file, the part that OP_PUNCH makes holes in; see do_mmap(). */
-		while (op->arg2 % 3 != type ||
-		       op->arg2 / 8 % BLOCKS != op->first / BLOCK_CELLS)
-			op->arg2 = rnd(1 << 16);
-	}
-	op->race = 0;
-	look(op, nodes);
-	first = *op;
-	if (op->kind == OP_MMAP && !rnd(3))
-		scene_op(list, rnd(3) ? OP_HUGEPAGE : OP_NOHUGEPAGE, nodes, &first);
-	op = scene_op(list, rnd(8) ? OP_WRITE : OP_POPULATE_READ, nodes, &first);
-	op->look = LOOK_HERE;
-	if (rnd(4))
-		op->eyes = EYES_ALL;
-	return first;
-}
-
-static void gen_scene(struct op_list *list, int nr, int nodes)
-{
-	enum theme theme = rnd(CHILD);
-	struct op like = scene_begin(list, nodes, theme), *op = NULL;
-	int steps = 2 + rnd(5), kind = OP_WRITE, children, child;
-
-	for (; steps && list->nr < nr; steps--) {
-		kind = scene_kind(kind, theme);
-		op = scene_op(list, kind, nodes, &like);
-		if (kind != OP_FORK)
-			continue;
-		children = 1 + rnd(4);
-		for (child = OP_FORK; children && list->nr < nr; children--) {
-			child = scene_kind(child, CHILD);
-			scene_op(list, child, nodes, &like)->child = 1;
-		}
-	}
-	if (op)
-		op->look = rnd(3) ? LOOK_HERE : LOOK_ALL;
 }
 
 void gen_list(struct op_list *list, uint64_t seed, int nr, int nodes)
@@ -389,20 +244,23 @@ void gen_list(struct op_list *list, uint64_t seed, int nr, int nodes)
 	choose_kinds();
 	gen_begin(list, nodes);
 	while (list->nr < nr) {
-		if (!children && rnd(100) < 25) {
-			gen_scene(list, nr, nodes);
+		if (!children && gen_rnd(100) < 30) {
+			if (nr - list->nr > PLOT_MAX && gen_rnd(3))
+				gen_plot(list, nodes);
+			else
+				gen_scene(list, nr, nodes);
 			continue;
 		}
 		kind = next_kind(kind, children > 0);
 		same = kind >= 0;
 		if (!same)
 			kind = any_kind(children > 0);
-		op = add(list, kind, nodes, same);
+		op = gen_add(list, kind, nodes, same);
 		op->child = children > 0;
 		if (children > 0)
 			children--;
 		if (kind == OP_FORK)
-			children = rnd(6);
+			children = gen_rnd(6);
 	}
 }
 
@@ -415,7 +273,8 @@ void op_print(FILE *to, const struct op *op)
 		fprintf(to, " look=%s", op->look == LOOK_HERE ? "here" : "none");
 	if (op->look != LOOK_NONE && op->eyes != EYES_ALL)
 		fprintf(to, " eyes=%x", op->eyes);
-	fprintf(to, "%s%s\n", op->race ? " race" : "", op->child ? " child" : "");
+	fprintf(to, "%s%s\n", op->race == RACE_READ ? " race" :
+		op->race == RACE_WRITE ? " rewrite" : "", op->child ? " child" : "");
 }
 
 const char *op_name(unsigned int kind)
@@ -450,7 +309,8 @@ int list_parse(FILE *from, struct op_list *list)
 			return -1;
 		}
 		op.kind = kind;
-		op.race = !!strstr(rest, "race");
+		op.race = strstr(rest, "rewrite") ? RACE_WRITE :
+			  strstr(rest, "race") ? RACE_READ : RACE_NONE;
 		op.child = !!strstr(rest, "child");
 		op.look = strstr(rest, "look=none") ? LOOK_NONE :
 			  strstr(rest, "look=here") ? LOOK_HERE : LOOK_ALL;

@@ -262,6 +262,9 @@ static void do_madvise(const struct op *op)
 	struct run run = { .last = op->first };
 	int cell;
 
+	/* A child is on another CPU than who brought the pages in, and soon gone. */
+	if (op->kind == OP_PAGEOUT && model.in_child && op->arg % 2)
+		op_drain();
 	while (op_next_run(op, a->applies, &run)) {
 		bool failed = madvise(cell_start(run.first),
 				      cells_len(run.first, run.last), a->advice);

@@ -23,6 +23,9 @@ uint64_t op_value(const struct op *op, int cell);
 /* @nr pages of a file from @page on hold zeroes now. */
 void op_file_zero(int file, int page, int nr);
 
+/* Pages are on the lists that reclaim takes them from, not in a CPU's batch. */
+void op_drain(void);
+
 /* What is not about mappings: model_ops_sys.c. */
 void ops_system(const struct op *op);
 

@@ -150,8 +150,10 @@ static void do_protect(const struct op *op)
 
 		if (ioctl(uffd, UFFDIO_WRITEPROTECT, &wp))
 			op_failed(op, run.first, "UFFDIO_WRITEPROTECT");
+		/* With a page that MADV_FREE lets go its mark goes. */
 		for (cell = run.first; cell < run.last; cell++)
-			model.cell[cell].wp = protect ? YES : NO;
+			model.cell[cell].wp = !protect ? NO :
+					      model.cell[cell].maybe_zero ? MAYBE : YES;
 		op_done(op, true);
 	}
 }
@@ -293,6 +295,15 @@ static void do_file_write(const struct op *op)
 static int to_node(const struct op *op)
 {
 	return repl_topo.node[op->arg % repl_topo.nr];
+}
+
+/* Moving pages begins with emptying the batches of all CPUs: move none. */
+void op_drain(void)
+{
+	void *page = NULL;
+	int node = 0, status;
+
+	syscall(SYS_move_pages, 0, 0, &page, &node, &status, MPOL_MF_MOVE);
 }
 
 static void do_move_pages(const struct op *op)

@@ -22,6 +22,13 @@
 static const struct op_list *list;
 static int spare[MODEL_THREADS];	/* CPUs on which no thread spins, if any */
 
+/* Threads that write beside the operation of a step, and where they did. */
+static struct {
+	atomic_int open, closed;	/* the last such step that began, and ended */
+	atomic_int writers;
+	atomic_char cell[CELLS];
+} rewritten;
+
 static struct {
 	int from;			/* the operation to begin with */
 	bool resumed;			/* which a process before has made */
@@ -122,6 +129,89 @@ static void wait_for(atomic_int *what, int value, const struct op *reading)
 	}
 }
 
+/* What a parent does with its own side once there is a child; 0 is nothing. */
+static int parent_does(const struct op *op)
+{
+	static const int kinds[] = { 0, 0, OP_WRITE, OP_DONTNEED, OP_MUNMAP, OP_DONTNEED };
+
+	return kinds[op->arg % ARRAY_SIZE(kinds)];
+}
+
+/* Operations that change no value, so that one may be written beside them. */
+static bool rewrites(const struct op *op)
+{
+	switch (op->kind) {
+	case OP_FORK:
+		return op->race == RACE_WRITE && !parent_does(op);
+	case OP_MPROTECT:
+	case OP_COLD:
+	case OP_PAGEOUT:
+	case OP_COLLAPSE:
+	case OP_HUGEPAGE:
+	case OP_NOHUGEPAGE:
+	case OP_WILLNEED:
+	case OP_MOVE_PAGES:
+	case OP_MBIND:
+	case OP_MIGRATE:
+	case OP_CLEAR_REFS:
+	case OP_REPL:
+		return op->race == RACE_WRITE;
+	}
+	return false;
+}
+
+/*
+ * Write what each page has: that sets its dirty bit at any moment of the operation,
+ * and changes nothing but what MADV_FREE may take.
+ */
+static void rewrite(const struct op *op, int step)
+{
+	unsigned int at = step * 2654435761u, cell, spins;
+	long end;
+
+	while (atomic_load(&rewritten.open) < step)
+		__builtin_ia32_pause();
+	end = now_ms() + RACE_MS;
+	atomic_fetch_add(&rewritten.writers, 1);
+	while (atomic_load(&rewritten.closed) < step && now_ms() < end) {
+		struct cell *c;
+
+		at = at * 1103515245 + 12345;
+		cell = op->first + (at >> 16) % (op->last - op->first);
+		c = &model.cell[cell];
+		if (cell_writable(c) && !cell_beyond(c) && !c->uffd &&
+		    (c->type != PRIVATE || c->own) &&
+		    !repl_try_write(cell_addr(cell), *cell_value(c)))
+			atomic_store(&rewritten.cell[cell], 1);
+		/* Not all at the beginning. */
+		for (spins = at >> 8 & 127; spins; spins--)
+			__builtin_ia32_pause();
+	}
+	atomic_fetch_sub(&rewritten.writers, 1);
+}
+
+static void execute(const struct op *op, int step)
+{
+	bool others_write = rewrites(op);
+	int cell;
+
+	if (!others_write) {
+		ops_execute(op);
+		return;
+	}
+	for (cell = op->first; cell < op->last; cell++)
+		atomic_store(&rewritten.cell[cell], 0);
+	atomic_store(&rewritten.open, step);
+	ops_execute(op);
+	atomic_store(&rewritten.closed, step);
+	while (atomic_load(&rewritten.writers))
+		__builtin_ia32_pause();
+	for (cell = op->first; cell < op->last; cell++) {
+		if (atomic_load(&rewritten.cell[cell]))
+			model.cell[cell].maybe_zero = 0;
+	}
+}
+
 static int next_op(int at)
 {
 	for (at++; at < list->nr && list->ops[at].child; at++)
@@ -154,13 +244,16 @@ static void *thread_main(void *arg)
 		if (op->node % nr == index) {
 			atomic_store(&control->at_op, at);
 			if (!made)
-				ops_execute(op);
+				execute(op, step);
 			narrow(op);
 			if (options.check && !(step % CHECK_EVERY) && repl_check(getpid()))
 				model_fail(FAIL_CHECK, -1, -1, "the kernel's check");
 			atomic_store(&sync_point.published, step);
 		} else {
-			wait_for(&sync_point.published, step, op->race ? op : NULL);
+			if (rewrites(op))
+				rewrite(op, step);
+			wait_for(&sync_point.published, step,
+				 op->race == RACE_READ ? op : NULL);
 		}
 		model_check(index, op);
 		atomic_fetch_add(&control->progress, 1);
@@ -183,6 +276,10 @@ static void run_from(int from, bool resumed)
 	sync_point.resumed = resumed;
 	atomic_store(&sync_point.published, 0);
 	atomic_store(&sync_point.arrived, 0);
+	/* Somebody may have been about to write when this process was forked. */
+	atomic_store(&rewritten.open, 0);
+	atomic_store(&rewritten.closed, 0);
+	atomic_store(&rewritten.writers, 0);
 	for (i = 0; i < model_threads(); i++) {
 		errno = pthread_create(&threads[i], NULL, thread_main, (void *)i);
 		if (errno)
@@ -231,8 +328,7 @@ static void child_main(int at)
  */
 void run_fork(const struct op *op)
 {
-	static const int kinds[] = { -1, -1, OP_WRITE, OP_DONTNEED, OP_MUNMAP, OP_DONTNEED };
-	int at = atomic_load(&control->at_op), kind = kinds[op->arg % ARRAY_SIZE(kinds)];
+	int at = atomic_load(&control->at_op), kind = parent_does(op);
 	struct op before = *op;
 	int status;
 	pid_t pid;
@@ -246,7 +342,7 @@ void run_fork(const struct op *op)
 		child_main(at);
 	}
 	atomic_store(&control->child, pid);
-	if (kind >= 0) {
+	if (kind) {
 		before.kind = kind;
 		/* Files are as the child knows them. */
 		model.in_child = true;
@@ -287,8 +383,10 @@ static void runner_main(void)
 		model_fail(FAIL_CALL, -1, -1, "no threads");
 	repl_workers_stop();
 	model_init();
+	/* What a fault of a lazy copy fills around it: as the machine has it, or any. */
 	if (!repl_plain() && repl_supported())
-		ops_repl(options.mode == MODE_MIX ? 24 : 8, 0);
+		ops_repl(options.mode == MODE_MIX ? 24 : 8,
+			 options.seed % 2 ? 0 : options.seed / 2 % 11);
 	run_from(0, false);
 }
 
