@@ -4,7 +4,7 @@
 # each patch in kernel/mutants takes a flush, a note, a collected bit or a guard away.
 # One kernel has them all, each behind a boot parameter. For each, the model runs in
 # the modes that the patch names, with new operations until it fails or the time is
-# over, and once in each mode without any bug.
+# over, and once in each mode without any bug. A patch that names none says why.
 # Usage: mutants.sh [NUMBER...], by default all; 0 is none. MUTANT_SECONDS in the
 # environment is how long each run may take, by default 120, SEED the first seed, by
 # default 1, MODES replaces the modes. `mutants.sh --check` only tells whether the
@@ -62,6 +62,9 @@ run() {
 	elif grep -qE 'Kernel panic|Oops|BUG' "$log.console"; then
 		at=1
 		what="found: $(grep -m 1 -oE '(Kernel panic|BUG|Oops).*' "$log.console")"
+	elif grep -q '^TAP version' "$log.log"; then
+		at=1
+		what="found: the test began and did not end, see $log.log"
 	else
 		echo "FAIL: $name, $mode: no result, see $log.log"
 		return 1
@@ -91,6 +94,10 @@ for number in "${numbers[@]}"; do
 	[ -f "$patch" ] || die "no bug '$number'; allowed: the numbers of $(cd kernel/mutants && echo *.patch)"
 	name=$(basename "$patch" .patch)
 	for mode in ${MODES:-$(sed -n 's/^Modes: //p' "$patch")}; do
+		[ "$mode" != none ] || {
+			echo "skip: $name: see the patch"
+			continue
+		}
 		run "$((10#$number))" "$name" "$mode" || failed=1
 	done
 done
