@@ -103,6 +103,31 @@ pub(crate) fn prefetch(at: *const u8) {
     let _ = at;
 }
 
+/// Where in a set of any number of ways `tag` is, or else whether the other tag
+/// of its pair is there.
+#[inline]
+pub(crate) fn look_through(set: &[u32], tag: u32) -> Result<usize, bool> {
+    let mut other = false;
+    let (mut rest, mut at) = (set, 0);
+    while let Some((eight, behind)) = rest.split_first_chunk::<8>() {
+        if vector::holds_either(eight, tag) {
+            let place = vector::place(eight, tag);
+            if place < 8 {
+                return Ok(at + place);
+            }
+            other = true;
+        }
+        (rest, at) = (behind, at + 8);
+    }
+    for (i, &t) in rest.iter().enumerate() {
+        if t == tag {
+            return Ok(at + i);
+        }
+        other |= t == tag ^ 1;
+    }
+    Err(other)
+}
+
 /// Any host.
 #[derive(Debug, Clone, Copy)]
 pub struct Plain;

@@ -418,16 +418,14 @@ impl Other {
     #[inline(never)]
     fn find(&mut self, set: usize, tag: u32) -> Found {
         let tags = self.set_mut(set);
-        match tags.iter().position(|t| t | 1 == tag | 1) {
-            None => Found::Absent { other: false },
-            Some(first) => match tags[first..].iter().position(|&t| t == tag) {
-                None => Found::Absent { other: true },
-                Some(p) => {
-                    tags.copy_within(..first + p, 1);
-                    tags[0] = tag;
-                    Found::Held
-                }
-            },
+        let found = simd::look_through(tags, tag);
+        if let Ok(p) = found {
+            tags.copy_within(..p, 1);
+            tags[0] = tag;
+        }
+        match found {
+            Ok(_) => Found::Held,
+            Err(other) => Found::Absent { other },
         }
     }
 
@@ -509,7 +507,7 @@ fn touch_exact<const W: usize>(set: &mut [u32], tag: u32) -> bool {
 }
 
 fn touch_any(set: &mut [u32], tag: u32) -> bool {
-    let at = set.iter().position(|&t| t == tag);
+    let at = simd::look_through(set, tag).ok();
     let end = at.unwrap_or(set.len() - 1);
     set.copy_within(0..end, 1);
     set[0] = tag;
@@ -519,7 +517,7 @@ fn touch_any(set: &mut [u32], tag: u32) -> bool {
 /// As [`touch_any`], but a new tag enters at place `enter`.
 #[inline]
 fn touch_below(set: &mut [u32], tag: u32, enter: usize) -> bool {
-    if let Some(p) = set.iter().position(|&t| t == tag) {
+    if let Ok(p) = simd::look_through(set, tag) {
         set.copy_within(0..p, 1);
         set[0] = tag;
         return true;
