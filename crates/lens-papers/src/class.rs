@@ -113,6 +113,17 @@ pub enum Apart {
     Training,
 }
 
+impl Apart {
+    /// What it is called in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Apart::Baseline => "baseline",
+            Apart::Duplicate => "duplicate",
+            Apart::Training => "training",
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

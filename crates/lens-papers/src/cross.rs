@@ -6,62 +6,33 @@
 //! coverage is how many published values lie in theirs. A closed form of three
 //! constants, fitted to the others, is what a simulator has to beat.
 
-use crate::class::{Apart, Remote};
+use crate::class::{Apart, Class, Remote};
+use crate::doubt::{Interval, bound, error};
 use crate::validate::Row;
 
-/// An interval for a prediction, as factors of it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Interval {
-    /// Lower end.
-    pub low: f64,
-    /// Upper end.
-    pub high: f64,
-}
-
-impl Interval {
-    /// Half its width, as a share of the prediction.
-    pub fn half_width(&self) -> f64 {
-        (self.high - self.low) / 2.0
-    }
-}
-
-/// Part of the rows that an interval is meant to have outside, at either end.
-const TAIL: f64 = 0.05;
-
-/// The interval that logarithms of published over predicted give: so wide that
-/// one more of their kind is outside at either end with [`TAIL`]. Few of them
-/// cannot tell, and then the largest of them stands for both ends.
-fn interval(mut logs: Vec<f64>) -> Option<Interval> {
-    if logs.is_empty() {
-        return None;
-    }
-    logs.sort_by(f64::total_cmp);
-    let n = logs.len();
-    let rank = (n as f64 + 1.0) * TAIL;
-    let (low, high) = if rank < 1.0 {
-        let most = logs[0].abs().max(logs[n - 1].abs());
-        (-most, most)
-    } else {
-        let k = rank as usize - 1;
-        (logs[k], logs[n - 1 - k])
-    };
-    Some(Interval {
-        low: low.exp(),
-        high: high.exp(),
-    })
-}
-
 /// The interval of `row` from errors of other programs in its class, natively
-/// or in a virtual machine as it is; of all their classes where none has any.
+/// or in a virtual machine as it is; of all their classes where that has too few.
 pub fn interval_for(row: &Row, rows: &[Row]) -> Option<Interval> {
-    let others = || {
-        rows.iter().filter(|r| {
-            r.apart.is_none() && r.workload != row.workload && r.virtualised == row.virtualised
-        })
-    };
-    let log = |r: &Row| (r.published / r.predicted).ln();
-    let alike = interval(others().filter(|r| r.class == row.class).map(log).collect());
-    alike.or_else(|| interval(others().map(log).collect()))
+    let others = |class| bound_of(rows, row.virtualised, class, |r| r.workload != row.workload);
+    let (_, error) = others(Some(row.class)).or_else(|| others(None))?;
+    Some(Interval::about(error, row.predicted))
+}
+
+/// The error that nine of ten stay below of the scored rows of a class, or of all
+/// classes, that `which` takes; and how many rows these are.
+pub fn bound_of(
+    rows: &[Row],
+    virtualised: bool,
+    class: Option<Class>,
+    which: impl Fn(&Row) -> bool,
+) -> Option<(usize, f64)> {
+    let errors: Vec<f64> = rows
+        .iter()
+        .filter(|r| r.apart.is_none() && r.virtualised == virtualised && which(r))
+        .filter(|r| class.is_none_or(|c| r.class == c))
+        .map(|r| error(r.predicted, r.published))
+        .collect();
+    Some((errors.len(), bound(errors)?))
 }
 
 /// Three constants: what remote tables, remote data and a hog multiply stalls
@@ -133,7 +104,8 @@ pub struct Left {
     pub closed: [f64; 2],
     /// See there.
     pub closed_rows: usize,
-    /// Share of published values in their intervals.
+    /// Share of published values in their intervals. A row whose program's fit
+    /// stands at a bound counts as outside.
     pub coverage: f64,
     /// Median of half the intervals' widths.
     pub half_width: f64,
@@ -177,8 +149,7 @@ pub fn leave_one_out(rows: &[Row], which: impl Fn(&Row) -> bool) -> Left {
         .iter()
         .filter_map(|r| Some((*r, interval_for(r, rows)?)))
         .collect();
-    let inside =
-        |(r, i): &&(&Row, Interval)| (i.low..=i.high).contains(&(r.published / r.predicted));
+    let inside = |(r, i): &&(&Row, Interval)| !r.at_bound && i.holds(r.published / r.predicted);
     let widths = intervals.iter().map(|(_, i)| i.half_width()).collect();
     let errors: Vec<f64> = scored.iter().map(|r| r.error().abs()).collect();
     let both = |v: &[f64]| [0.5, 0.9].map(|q| quantile(v.to_vec(), q));
@@ -222,6 +193,21 @@ mod tests {
         odd.push(row("A", 3.0, 1.5));
         let left = leave_one_out(&odd, |r| r.workload == "w");
         assert_eq!((left.rows, left.coverage), (1, 0.0));
+    }
+
+    #[test]
+    fn a_fit_at_a_bound_counts_as_missed() {
+        let mut rows = rows(5, 40, 0.2);
+        let before = leave_one_out(&rows, |_| true);
+        let w0 = rows.iter_mut().filter(|r| r.workload == "w0");
+        w0.for_each(|r| r.at_bound = true);
+        let left = leave_one_out(&rows, |_| true);
+        assert!(left.coverage < before.coverage - 0.15, "{left:?}");
+        assert_eq!(left.model, before.model);
+        let (n, most) = bound_of(&rows, false, Some(Class::Local), |_| true).unwrap();
+        let half = Interval::about(most, 1.5).half_width();
+        assert!((half / 0.18 - 1.0).abs() < 0.05, "{n} {half}");
+        assert_eq!((n, bound_of(&rows, true, None, |_| true)), (200, None));
     }
 
     #[test]

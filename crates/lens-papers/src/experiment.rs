@@ -165,6 +165,13 @@ pub fn fit_pace(m: &Machine, w: &Workload, setup: &Setup, share: f64, budget: Bu
     pace_at((lo + hi) / 2.0, w.default_base)
 }
 
+/// Whether `pace`, which [`fit_pace`] gave, is an end of what that tries: it would
+/// have gone further.
+pub fn is_at_bound(pace: Pace, default_base: f64) -> bool {
+    pace.base < 1.02 * MIN_BASE && pace.window > 0.99 * MAX_WINDOW
+        || pace.base > 0.98 * MAX_BASE * default_base
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,5 +204,8 @@ mod tests {
         assert!(share < 0.8, "out of reach: {share}");
         assert_eq!(pace.base, 10.0);
         assert!(pace.window < MAX_WINDOW / 2.0, "{pace:?}");
+        let bounds = [0.0, 0.1, 2.9, 3.0].map(|effort| is_at_bound(pace_at(effort, 10.0), 10.0));
+        assert_eq!(bounds, [true, false, false, true]);
+        assert!(!is_at_bound(pace, 10.0));
     }
 }

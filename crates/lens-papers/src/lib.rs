@@ -5,12 +5,16 @@
 //! papers ran them ([`workload`]), placements under the papers' names
 //! ([`config`]), published numbers ([`reference`],
 //! [`counters`]), and how far the model is
-//! from them ([`validate`], [`cross`]). [`experiment`] puts one of each on a machine.
+//! from them ([`validate`], [`cross`]), which says how far predictions may be off
+//! ([`doubt`]). [`experiment`] puts one of each on a machine.
+
+#![forbid(unsafe_code)]
 
 pub mod class;
 pub mod config;
 pub mod counters;
 pub mod cross;
+pub mod doubt;
 pub mod experiment;
 pub mod fit;
 pub mod overhead;

@@ -7,7 +7,7 @@
 
 use crate::class::{Apart, Class, Remote, class};
 use crate::config::{Scheme, Setup};
-use crate::experiment::{Budget, fit_pace, run};
+use crate::experiment::{Budget, fit_pace, is_at_bound, run};
 use crate::reference::{Dataset, Run};
 use crate::workload::{Scenario, workload};
 use lens::machine::Machine;
@@ -47,6 +47,8 @@ pub struct Row {
     pub base_walk: Option<f64>,
     /// Where things are, of a one-socket run on unfragmented memory.
     pub remote: Option<Remote>,
+    /// Whether its program's constant is at a bound of what it may be.
+    pub at_bound: bool,
 }
 
 impl Row {
@@ -85,6 +87,8 @@ pub struct Fitted {
     pub pace: Pace,
     /// The run that it was fitted to.
     pub from: String,
+    /// Whether it is at a bound of what it may be: then nothing was fitted.
+    pub at_bound: bool,
 }
 
 /// Name of the run that gives a workload's own constant.
@@ -146,6 +150,7 @@ pub fn fit_all(m: &Machine, data: &Dataset, budget: Budget) -> Vec<Fitted> {
         };
         let (dataset, workload) = (data.name.clone(), r.workload.clone());
         out.push(Fitted {
+            at_bound: is_at_bound(pace, w.default_base),
             dataset,
             workload,
             scenario,
@@ -194,7 +199,7 @@ pub fn distinct(data: &Dataset) -> (Vec<usize>, Vec<usize>) {
 }
 
 /// Joins predictions (in the order of `data.runs`) with what was published.
-pub fn rows(data: &Dataset, predicted: &[Option<(f64, f64)>]) -> Vec<Row> {
+pub fn rows(data: &Dataset, fitted: &[Fitted], predicted: &[Option<(f64, f64)>]) -> Vec<Row> {
     let base = |r: &Run| {
         data.runs
             .iter()
@@ -213,6 +218,9 @@ pub fn rows(data: &Dataset, predicted: &[Option<(f64, f64)>]) -> Vec<Row> {
             class,
             apart: apart(data, i, b),
             base_walk: data.runs[b].walk_share,
+            at_bound: fitted
+                .iter()
+                .any(|f| f.at_bound && f.workload == r.workload && f.scenario == r.setup.scenario),
             remote: (!wide && class != Class::Fragmented)
                 .then(|| Remote::of(&r.setup.policies, hog)),
             dataset: data.name.clone(),
@@ -345,6 +353,7 @@ pub(crate) fn row(config: &str, published: f64, predicted: f64) -> Row {
         apart: None,
         base_walk: None,
         remote: None,
+        at_bound: false,
     }
 }
 

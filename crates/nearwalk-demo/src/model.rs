@@ -194,6 +194,10 @@ pub struct Modelled {
     pub before: f64,
     /// ... and with a copy on every node.
     pub replicated: f64,
+    /// Factors of the latter over the former, between which nine of ten published
+    /// runs of this kind would lie.
+    pub low: f64,
+    pub high: f64,
 }
 
 /// What the driver tells.

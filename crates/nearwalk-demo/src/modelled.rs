@@ -12,7 +12,9 @@ use lens::{
     pipe::Pace,
 };
 use lens_papers::{
+    class::Class,
     config::Setup,
+    doubt::{Interval, of_class},
     experiment::{Budget, run as simulate},
     workload::{Scenario, workload},
 };
@@ -59,11 +61,16 @@ pub fn modelled(run: &Run) -> Option<Modelled> {
         let stats = simulate(&machine, &server, &setup, PACE, BUDGET, 1);
         stats.cycles_per_access() * per_request
     };
+    let (before, replicated) = (cycles(tables(before)?), cycles(tables(after)?));
+    let ratio = replicated / before;
+    let doubt = Interval::about(of_class(false, Class::AllSockets), ratio);
     Some(Modelled {
         machine: machine.name.clone(),
         bytes: server.bytes().0,
-        before: cycles(tables(before)?),
-        replicated: cycles(tables(after)?),
+        before,
+        replicated,
+        low: ratio * doubt.low,
+        high: ratio * doubt.high,
     })
 }
 
@@ -105,6 +112,8 @@ mod tests {
         let found = modelled(&fixture::run()).unwrap();
         assert!(found.replicated < found.before, "{found:?}");
         assert!(found.replicated > 0.5 * found.before, "{found:?}");
+        let ratio = found.replicated / found.before;
+        assert!(found.low < ratio && ratio < found.high, "{found:?}");
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! `nearwalk lens validate --cross`: what leaving one program out says.
 
 use lens_papers::class::{Apart, Class};
-use lens_papers::cross::{Left, interval_for, leave_one_out};
+use lens_papers::cross::{Left, bound_of, interval_for, leave_one_out};
+use lens_papers::doubt::row_of;
 use lens_papers::validate::{Row, ordered_pairs};
 
 /// Part of a pair's faster run by which the other has to be slower for their
@@ -14,6 +15,15 @@ const APART: f64 = 1.10;
 pub fn print(rows: &[Row]) {
     println!("\nOne program left out at a time (modelled beside published)");
     let count = |why| rows.iter().filter(|r| r.apart == Some(why)).count();
+    let at_bound = rows
+        .iter()
+        .filter(|r| r.apart.is_none() && r.at_bound)
+        .count();
+    if at_bound > 0 {
+        println!(
+            "  {at_bound} rows are of programs whose fit is at a bound: they count as outside"
+        );
+    }
     println!(
         "  apart: {} rows placed as what they are divided by, {} as an earlier row, {} of the program \
          that machines are fitted to",
@@ -44,13 +54,26 @@ pub fn print(rows: &[Row]) {
             continue;
         };
         let (low, high) = (r.predicted * i.low, r.predicted * i.high);
-        if !(low..=high).contains(&r.published) {
+        if !i.holds(r.published / r.predicted) {
             println!(
                 "    outside: {} {} published {:.3}, predicted {:.3} ({low:.3} to {high:.3})",
                 r.workload, r.config, r.published, r.predicted
             );
         }
     }
+}
+
+/// What intervals of all classes are made of, as [`lens_papers::doubt`] keeps them.
+pub fn intervals(rows: &[Row]) -> String {
+    let mut text = String::new();
+    for virtualised in [false, true] {
+        for class in Class::ALL.map(Some).into_iter().chain([None]) {
+            if let Some((n, error)) = bound_of(rows, virtualised, class, |_| true) {
+                text += &row_of(virtualised, class, n, error);
+            }
+        }
+    }
+    text
 }
 
 /// Wrong orders and all that count, among scored rows.

@@ -156,6 +156,13 @@ impl PlaceArgs {
             name += &format!(" nested {}", n.name);
         }
         name += &format!(" {}", pages.name);
+        // What is not in the name is not in the keys of a sweep's file.
+        if self.wide {
+            name += " wide";
+        }
+        if let Some(node) = self.hog {
+            name += &format!(" hog {node}");
+        }
         let huge = if pages.what == HugePolicy::Never {
             0.0
         } else {

@@ -8,6 +8,7 @@ use lens::machine::Machine;
 use lens::pipe::Pace;
 use lens::stats::Stats;
 use lens_papers::config::{Scheme, Setup, UnknownConfig};
+use lens_papers::doubt::{self, Interval};
 use lens_papers::experiment::{Budget, run as simulate};
 use lens_papers::workload::{NAMES, workload};
 use serde::{Deserialize, Serialize};
@@ -32,38 +33,69 @@ pub struct RunArgs {
     config: Vec<String>,
     #[command(flatten)]
     place: PlaceArgs,
+    #[command(flatten)]
+    choices: Choices,
+    /// Seed of the address generators
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `run` and `sweep` have besides workloads, machines, placements and seeds.
+#[derive(Debug, Clone, Args)]
+pub struct Choices {
     /// Threads [default: as the papers ran the workload]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     threads: Option<u32>,
     /// A key of the machine file and another value for it
     #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
+    pub set: Vec<String>,
     /// Computation per unit of work [cycles; default: the generator's]
     #[arg(long)]
     base: Option<f64>,
     /// Independent accesses in flight [1-32; default: the machine's]
     #[arg(long)]
     window: Option<f64>,
-    /// Seed of the address generators
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
     /// A quick look instead of a settled result
     #[arg(long)]
     quick: bool,
-    /// Print JSON
+    /// Run eight more times with constants that nothing published fixes, each
+    /// moved both ways, and widen intervals by what comes of it
     #[arg(long)]
-    json: bool,
+    spread: bool,
+}
+
+/// What was asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Case {
+    /// Version of the model.
+    pub model: String,
+    pub workload: String,
+    pub machine: String,
+    /// Of what the machine's file said.
+    pub fingerprint: u64,
+    pub config: String,
+    pub threads: Option<u32>,
+    pub base: f64,
+    pub window: f64,
+    pub seed: u64,
+    pub quick: bool,
+    pub spread: bool,
 }
 
 /// One prediction.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Line {
-    pub workload: String,
-    pub machine: String,
-    pub config: String,
-    pub seed: u64,
-    pub quick: bool,
+    #[serde(flatten)]
+    pub case: Case,
     pub cycles_per_access: f64,
+    /// The same at other values of constants that are open, if asked for.
+    pub cycles_at_corners: Vec<f64>,
+    /// The error that nine of ten published runs of its class stay below
+    /// ([`lens_papers::doubt`]); 0 for what they are divided by.
+    pub doubt: f64,
     pub walk_share: f64,
     pub walks_per_access: f64,
     pub cycles_per_walk: f64,
@@ -72,7 +104,20 @@ pub struct Line {
     pub data_misses_per_access: f64,
     pub stall_data: f64,
     pub stall_walk: f64,
-    pub base: f64,
+    pub base_share: f64,
+}
+
+impl Line {
+    /// Cycles beside those of `first`, and the interval of that.
+    pub fn beside(&self, first: &Line) -> (f64, Interval) {
+        let ratio = self.cycles_per_access / first.cycles_per_access;
+        if self.case.config == first.case.config {
+            return (ratio, Interval::EXACT);
+        }
+        let corners = self.cycles_at_corners.iter().zip(&first.cycles_at_corners);
+        let known = Interval::about(self.doubt + first.doubt, ratio);
+        (ratio, known.around(ratio, corners.map(|(a, b)| a / b)))
+    }
 }
 
 /// Parses a configuration of either paper. A bare `F`, `I`, `TF` or `TI`
@@ -104,56 +149,70 @@ fn share(part: u64, all: u64) -> f64 {
     part as f64 / all.max(1) as f64
 }
 
-/// What a run has besides a workload, a machine and a placement.
-#[derive(Debug, Clone, Copy)]
-pub struct Choices {
-    pub base: Option<f64>,
-    pub window: Option<f64>,
-    pub threads: Option<u32>,
-    pub seed: u64,
-    pub quick: bool,
-}
-
-/// Simulates one workload in one configuration.
-pub fn predict(
+/// What is asked for by simulating `name` in configuration `s`.
+pub fn case(
     name: &str,
     machine_name: &str,
     m: &Machine,
     s: &Setup,
-    c: Choices,
-) -> anyhow::Result<Line> {
-    let mut w = workload(name, s.scenario)
+    c: &Choices,
+    seed: u64,
+) -> anyhow::Result<Case> {
+    let w = workload(name, s.scenario)
         .ok_or_else(|| anyhow::anyhow!("no workload `{name}`; there are {}", NAMES.join(", ")))?;
     util::pace_in_range(c.base, c.window)?;
-    let pace = Pace {
+    Ok(Case {
+        model: lens::MODEL.to_owned(),
+        workload: w.name.to_owned(),
+        machine: machine_name.to_owned(),
+        fingerprint: util::fingerprint(&[&format!("{m:?}")]),
+        config: s.name.clone(),
+        threads: c.threads,
         base: c.base.unwrap_or(w.default_base),
         window: c.window.unwrap_or(m.core.window),
+        seed,
+        quick: c.quick,
+        spread: c.spread,
+    })
+}
+
+/// Simulates `case` in configuration `s`, which it names.
+pub fn predict(case: Case, m: &Machine, s: &Setup) -> Line {
+    let mut w = workload(&case.workload, s.scenario).expect("a case is of a workload");
+    w.threads = case.threads.map_or(w.threads, |n| Some(n as usize));
+    let pace = Pace {
+        base: case.base,
+        window: case.window,
     };
-    if let Some(threads) = c.threads {
-        w.threads = Some(threads as usize);
+    let budget = if case.quick {
+        Budget::QUICK
+    } else {
+        Budget::FULL
+    };
+    let seed = case.seed;
+    let run = |m: &Machine, pace| simulate(m, &w, s, pace, budget, seed);
+    let corners = match case.spread {
+        true => doubt::corners(m, pace),
+        false => Vec::new(),
+    };
+    let corners = corners
+        .iter()
+        .map(|(m, pace)| run(m, *pace).cycles_per_access());
+    let cycles_at_corners = corners.collect();
+    Line {
+        cycles_at_corners,
+        ..line_of(case, s, &run(m, pace))
     }
-    let budget = if c.quick { Budget::QUICK } else { Budget::FULL };
-    let r = simulate(m, &w, s, pace, budget, c.seed);
-    Ok(line_of(w.name, machine_name, s, c.seed, c.quick, &r))
 }
 
 /// A run's counters as a line of results.
-pub fn line_of(
-    workload: &str,
-    machine_name: &str,
-    s: &Setup,
-    seed: u64,
-    quick: bool,
-    r: &Stats,
-) -> Line {
+pub fn line_of(case: Case, s: &Setup, r: &Stats) -> Line {
     let memory: u64 = r.walk_mem.iter().flatten().sum();
     Line {
-        workload: workload.to_owned(),
-        machine: machine_name.to_owned(),
-        config: s.name.clone(),
-        seed,
-        quick,
+        case,
         cycles_per_access: r.cycles_per_access(),
+        cycles_at_corners: Vec::new(),
+        doubt: doubt::of(s),
         walk_share: r.walk_share(),
         walks_per_access: share(r.walks, r.accesses),
         cycles_per_walk: r.cycles_per_walk(),
@@ -162,34 +221,58 @@ pub fn line_of(
         data_misses_per_access: share(r.data_mem[0] + r.data_mem[1], r.accesses),
         stall_data: r.data_stall / r.cycles,
         stall_walk: r.walk_stall / r.cycles,
-        base: r.base / r.cycles,
+        base_share: r.base / r.cycles,
     }
 }
 
 pub fn run(a: &RunArgs) -> anyhow::Result<ExitCode> {
-    let m = util::machine_with(&a.machine, &a.set)?;
+    let m = util::machine_with(&a.machine, &a.choices.set)?;
     let setups = match a.place.is_given() {
         true => a.place.setups(&m)?,
         false => setups(&a.config)?,
     };
-    let choices = Choices {
-        base: a.base,
-        window: a.window,
-        threads: a.threads,
-        seed: a.seed,
-        quick: a.quick,
-    };
     let lines = setups
         .iter()
-        .map(|s| predict(&a.workload, &a.machine, &m, s, choices))
+        .map(|s| {
+            let case = case(&a.workload, &a.machine, &m, s, &a.choices, a.seed)?;
+            Ok(predict(case, &m, s))
+        })
         .collect::<anyhow::Result<Vec<_>>>()?;
     if a.json {
+        let lines: Vec<Compared> = lines
+            .iter()
+            .map(|l| Compared::new(l, Some(&lines[0])))
+            .collect();
         println!("{}", serde_json::to_string_pretty(&lines)?);
         return Ok(ExitCode::SUCCESS);
     }
-    header(&lines[0].workload, &m);
+    header(&lines[0].case.workload, &m);
     print_lines(&lines);
     Ok(ExitCode::SUCCESS)
+}
+
+/// A line beside the first.
+#[derive(Debug, Serialize)]
+pub struct Compared<'a> {
+    #[serde(flatten)]
+    pub line: &'a Line,
+    /// Cycles beside the first line's, if there is one.
+    pub relative: Option<f64>,
+    /// Between which nine of ten published runs of the class would lie.
+    pub relative_low: Option<f64>,
+    pub relative_high: Option<f64>,
+}
+
+impl<'a> Compared<'a> {
+    pub fn new(line: &'a Line, first: Option<&Line>) -> Self {
+        let beside = first.map(|first| line.beside(first));
+        Compared {
+            line,
+            relative: beside.map(|b| b.0),
+            relative_low: beside.map(|(ratio, i)| ratio * i.low),
+            relative_high: beside.map(|(ratio, i)| ratio * i.high),
+        }
+    }
 }
 
 /// Says what follows and that it is modelled.
@@ -199,12 +282,16 @@ pub fn header(workload: &str, m: &Machine) {
 
 /// Prints a table; the first line is what the others are compared with.
 pub fn print_lines(lines: &[Line]) {
-    let width = lines.iter().map(|l| l.config.len()).fold(12, usize::max);
+    let width = lines
+        .iter()
+        .map(|l| l.case.config.len())
+        .fold(12, usize::max);
     println!(
-        "{:<width$} {:>9} {:>9} {:>8} {:>10} {:>11} {:>10} {:>8} {:>8} {:>8}",
+        "{:<width$} {:>9} {:>9} {:>15} {:>8} {:>10} {:>11} {:>10} {:>8} {:>8} {:>8}",
         "config",
         "cyc/acc",
         "relative",
+        "90 % interval",
         "walking",
         "walks/acc",
         "cyc/walk",
@@ -214,11 +301,17 @@ pub fn print_lines(lines: &[Line]) {
         "stall-w"
     );
     for l in lines {
+        let (ratio, i) = l.beside(&lines[0]);
+        let interval = match i == Interval::EXACT {
+            true => String::new(),
+            false => format!("{:.3} to {:.3}", ratio * i.low, ratio * i.high),
+        };
         println!(
-            "{:<width$} {:>9.1} {:>9.3} {:>7.1}% {:>10.3} {:>11.1} {:>10.2} {:>7.1}% {:>7.1}% {:>7.1}%",
-            l.config,
+            "{:<width$} {:>9.1} {:>9.3} {:>15} {:>7.1}% {:>10.3} {:>11.1} {:>10.2} {:>7.1}% {:>7.1}% {:>7.1}%",
+            l.case.config,
             l.cycles_per_access,
-            l.cycles_per_access / lines[0].cycles_per_access,
+            ratio,
+            interval,
             100.0 * l.walk_share,
             l.walks_per_access,
             l.cycles_per_walk,
@@ -233,6 +326,33 @@ pub fn print_lines(lines: &[Line]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_prediction_has_the_interval_of_its_class_and_of_open_constants() {
+        let m = Machine::builtin("e7-4850v3").unwrap();
+        let line = |config: &str, spread| {
+            let c = Choices {
+                threads: Some(1),
+                set: Vec::new(),
+                base: None,
+                window: None,
+                quick: true,
+                spread,
+            };
+            let s = setup(config).unwrap();
+            predict(case("STREAM", "e7-4850v3", &m, &s, &c, 1).unwrap(), &m, &s)
+        };
+        let [near, far] = ["LP-LD", "LP-RD"].map(|c| line(c, false));
+        let (ratio, i) = far.beside(&near);
+        assert!(ratio > 1.0, "{ratio}");
+        assert_eq!((i, near.doubt), (Interval::about(far.doubt, ratio), 0.0));
+        assert_eq!(near.beside(&near), (1.0, Interval::EXACT));
+        let [near, far] = ["LP-LD", "LP-RD"].map(|c| line(c, true));
+        assert_eq!(far.cycles_at_corners.len(), 8);
+        let (same, wider) = far.beside(&near);
+        assert_eq!(same, ratio);
+        assert!(wider.high > i.high, "{wider:?} {i:?}");
+    }
 
     #[test]
     fn configurations_of_one_run_are_of_one_paper_if_one_has_them_all() {

@@ -206,6 +206,7 @@ mod tests {
             apart: None,
             base_walk: None,
             remote: None,
+            at_bound: false,
         };
         let s = chart("a < b", &[row("GUPS", "LP-LD"), row("XSBench", "RPI-LD+M")]);
         for text in [

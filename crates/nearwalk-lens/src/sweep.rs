@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! `nearwalk lens sweep`: many runs on all cores, resumable.
 
+use crate::place::PlaceArgs;
 use crate::results::Results;
-use crate::run::{Choices, Line, predict, setups};
+use crate::run::{Case, Choices, Compared, Line, case, predict, setups};
 use crate::util;
+use anyhow::bail;
 use clap::{Args, ValueEnum};
-use lens_papers::workload::{NAMES, workload};
-use std::path::PathBuf;
+use lens::machine::Machine;
+use lens_papers::config::Setup;
+use lens_papers::workload::NAMES;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -29,9 +33,14 @@ pub struct SweepArgs {
     /// Machines: built-in names or TOML files
     #[arg(long, value_delimiter = ',', default_value = "e7-4850v3")]
     machine: Vec<String>,
-    /// Configurations, as the papers name them
-    #[arg(long, value_delimiter = ',', required = true)]
+    /// Configurations, as the papers name them [default: LP-LD]; the first is
+    /// what the others are compared with
+    #[arg(long, value_delimiter = ',')]
     config: Vec<String>,
+    #[command(flatten)]
+    place: PlaceArgs,
+    #[command(flatten)]
+    choices: Choices,
     /// Seeds of the address generators
     #[arg(long, value_delimiter = ',', default_value = "1")]
     seed: Vec<u64>,
@@ -44,19 +53,36 @@ pub struct SweepArgs {
     /// Threads [default: all CPUs]
     #[arg(long)]
     jobs: Option<usize>,
-    /// Quick looks instead of settled results
-    #[arg(long)]
-    quick: bool,
 }
 
-fn key(l: &Line) -> (String, String, String, u64, bool) {
-    (
-        l.workload.clone(),
-        l.machine.clone(),
-        l.config.clone(),
-        l.seed,
-        l.quick,
-    )
+/// Refuses results that only look like what is asked for.
+fn check(path: &Path, number: usize, found: &Case, cases: &[Ready<'_>]) -> anyhow::Result<()> {
+    let at = || format!("{}, line {number}", path.display());
+    let model = lens::MODEL;
+    if found.model != model {
+        bail!(
+            "{} is of model {}, and this is {model}: name another file",
+            at(),
+            found.model
+        );
+    }
+    for Ready { case, .. } in cases {
+        if case.machine == found.machine && case.fingerprint != found.fingerprint {
+            bail!(
+                "{} was made when machine {} was another: name another file",
+                at(),
+                found.machine
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A run to be made.
+struct Ready<'a> {
+    case: Case,
+    machine: &'a Machine,
+    setup: &'a Setup,
 }
 
 pub fn run(a: &SweepArgs) -> anyhow::Result<ExitCode> {
@@ -65,87 +91,98 @@ pub fn run(a: &SweepArgs) -> anyhow::Result<ExitCode> {
     } else {
         a.workload.clone()
     };
-    let machines = a
-        .machine
-        .iter()
-        .map(|n| Ok((n, util::machine(n)?)))
-        .collect::<anyhow::Result<Vec<_>>>()?;
-    let setups = setups(&a.config)?;
-    let (mut out, mut done) = Results::open::<Line>(&a.out)?;
-    let mut todo = Vec::new();
+    let mut machines = Vec::new();
+    for name in &a.machine {
+        let m = util::machine_with(name, &a.choices.set)?;
+        let setups = match (a.place.is_given(), &*a.config) {
+            (true, _) => a.place.setups(&m)?,
+            (false, []) => setups(&["LP-LD".to_owned()])?,
+            (false, names) => setups(names)?,
+        };
+        machines.push((name, m, setups));
+    }
+    let mut cases = Vec::new();
     for name in &names {
-        for (machine_name, m) in &machines {
-            for s in &setups {
-                let w = workload(name, s.scenario).ok_or_else(|| {
-                    anyhow::anyhow!("no workload `{name}`; there are {}", NAMES.join(", "))
-                })?;
+        for (machine_name, machine, setups) in &machines {
+            for setup in setups {
                 for &seed in &a.seed {
-                    let id = (
-                        w.name.to_owned(),
-                        (*machine_name).clone(),
-                        s.name.clone(),
-                        seed,
-                        a.quick,
-                    );
-                    if !done.iter().any(|l| key(l) == id) {
-                        todo.push((name.clone(), *machine_name, m, s, seed));
-                    }
+                    let case = case(name, machine_name, machine, setup, &a.choices, seed)?;
+                    cases.push(Ready {
+                        case,
+                        machine,
+                        setup,
+                    });
                 }
             }
         }
     }
+    let (mut out, mut done) = Results::open::<Line>(&a.out)?;
+    for (i, line) in done.iter().enumerate() {
+        check(&a.out, i + 1, &line.case, &cases)?;
+    }
+    let todo: Vec<&Ready> = cases
+        .iter()
+        .filter(|r| !done.iter().any(|l| l.case == r.case))
+        .collect();
     let all = done.len() + todo.len();
     let mut finished_now = done.len();
     let results = util::parallel(
         &todo,
         util::jobs(a.jobs),
-        |(name, machine_name, m, s, seed)| {
-            let choices = Choices {
-                base: None,
-                window: None,
-                threads: None,
-                seed: *seed,
-                quick: a.quick,
-            };
-            predict(name, machine_name, m, s, choices)
-        },
-        |i, r| {
+        |r| predict(r.case.clone(), r.machine, r.setup),
+        |i, line| {
             finished_now += 1;
-            if let Ok(line) = r {
-                out.add(line);
-            }
-            eprint!(
-                "\r{finished_now} of {all}: {} {:<12}",
-                todo[i].0, todo[i].3.name
-            );
+            out.add(line);
+            let Case {
+                workload, config, ..
+            } = &todo[i].case;
+            eprint!("\r{finished_now} of {all}: {workload} {config:<12}");
         },
     );
     eprintln!();
     out.close()?;
-    for r in results {
-        done.push(r?);
-    }
+    done.extend(results);
+    let compared: Vec<Compared> = done
+        .iter()
+        .map(|line| Compared::new(line, first_of(line, &done, &cases)))
+        .collect();
     match a.print {
         None => {}
-        Some(Format::Json) => println!("{}", serde_json::to_string_pretty(&done)?),
-        Some(Format::Csv) => print!("{}", csv(&done)),
+        Some(Format::Json) => println!("{}", serde_json::to_string_pretty(&compared)?),
+        Some(Format::Csv) => print!("{}", csv(&compared)),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn csv(lines: &[Line]) -> String {
+/// What `line` is compared with: the same in the first configuration asked for.
+fn first_of<'a>(line: &Line, done: &'a [Line], cases: &[Ready<'_>]) -> Option<&'a Line> {
+    let like = |config: &str| Case {
+        config: config.to_owned(),
+        ..line.case.clone()
+    };
+    let first = cases.iter().find(|r| r.case == like(&r.case.config))?;
+    done.iter().find(|l| l.case == first.case)
+}
+
+fn csv(lines: &[Compared<'_>]) -> String {
     let mut s = String::from(
-        "workload,machine,config,seed,cycles_per_access,walk_share,walks_per_access,cycles_per_walk,\
-         table_lines_from_memory_per_walk,table_lines_remote,data_misses_per_access\n",
+        "workload,machine,config,seed,cycles_per_access,relative,relative_low,relative_high,\
+         walk_share,walks_per_access,cycles_per_walk,table_lines_from_memory_per_walk,\
+         table_lines_remote,data_misses_per_access\n",
     );
-    for l in lines {
+    for c in lines {
+        let l = c.line;
+        let factor = |x: Option<f64>| x.map_or(String::new(), |x| format!("{x:.4}"));
         s += &format!(
-            "{},{},{},{},{:.3},{:.4},{:.4},{:.2},{:.4},{:.4},{:.4}\n",
-            l.workload,
-            l.machine,
-            l.config,
-            l.seed,
+            "{},{},{},{},{:.3},{},{},{},{:.4},{:.4},{:.2},{:.4},{:.4},{:.4}\n",
+            l.case.workload,
+            l.case.machine,
+            l.case.config,
+            l.case.seed,
             l.cycles_per_access,
+            factor(c.relative),
+            factor(c.relative_low),
+            factor(c.relative_high),
             l.walk_share,
             l.walks_per_access,
             l.cycles_per_walk,
@@ -165,6 +202,34 @@ mod tests {
     struct Cli {
         #[command(flatten)]
         args: SweepArgs,
+    }
+
+    #[test]
+    fn what_only_looks_the_same_is_another_run_or_refused() {
+        let file = std::env::temp_dir().join(format!("nearwalk-keys-{}.jsonl", std::process::id()));
+        let _ = std::fs::remove_file(&file);
+        let sweep = |more: &str| {
+            let words = "sweep --quick --workload stream --data 0,1 --threads 1 --out";
+            let words = words.split(' ').chain([file.to_str().unwrap()]);
+            let cli = <Cli as clap::Parser>::parse_from(words.chain(more.split_whitespace()));
+            let done = run(&cli.args).map_err(|e| e.to_string());
+            done.map(|_| std::fs::read_to_string(&file).unwrap().lines().count())
+        };
+        assert_eq!(sweep(""), Ok(2));
+        assert_eq!(sweep(""), Ok(2), "all are there");
+        assert_eq!(sweep("--window 2"), Ok(4), "another pace");
+        assert_eq!(sweep("--base 3"), Ok(6), "another pace");
+        assert_eq!(sweep("--hog 1"), Ok(8), "another placement");
+        let e = sweep("--set core.window=7").unwrap_err();
+        assert!(
+            e.contains("line 1") && e.contains("e7-4850v3 was another"),
+            "{e}"
+        );
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, text.replace(lens::MODEL, "lens-0")).unwrap();
+        let e = sweep("").unwrap_err();
+        std::fs::remove_file(&file).unwrap();
+        assert!(e.contains("is of model lens-0"), "{e}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! `nearwalk lens trace`: record, convert, replay.
 
-use crate::run::{header, line_of, print_lines, setup};
+use crate::run::{Case, header, line_of, print_lines, setup};
 use crate::util;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
@@ -255,7 +255,20 @@ fn replay(a: &ReplayArgs) -> anyhow::Result<ExitCode> {
             system.run(warm_up);
         }
         let stats = system.run(all);
-        lines.push(line_of(&name, &a.machine, &s, 0, false, &stats));
+        let case = Case {
+            model: lens::MODEL.to_owned(),
+            workload: name.clone(),
+            machine: a.machine.clone(),
+            fingerprint: util::fingerprint(&[&format!("{m:?}")]),
+            config: s.name.clone(),
+            threads: Some(used.len() as u32),
+            base: pace.base,
+            window: pace.window,
+            seed: 0,
+            quick: false,
+            spread: false,
+        };
+        lines.push(line_of(case, &s, &stats));
     }
     if a.json {
         println!("{}", serde_json::to_string_pretty(&lines)?);

@@ -2,6 +2,7 @@
 //! Shared by the commands: machines from files, work on all cores.
 
 use anyhow::Context;
+use lens::hash::mix;
 use lens::machine::{BUILTIN, Machine};
 use lens::part::Parts;
 use lens::part::standard::Standard;
@@ -41,6 +42,12 @@ pub fn machine_text(name: &str) -> anyhow::Result<Cow<'static, str>> {
     }
     let text = std::fs::read_to_string(name).with_context(|| format!("reading {name}"))?;
     Ok(Cow::Owned(text))
+}
+
+/// A number that other texts do not have.
+pub fn fingerprint(texts: &[&str]) -> u64 {
+    let bytes = texts.iter().flat_map(|text| text.bytes().chain([0]));
+    bytes.fold(0, |hash, byte| mix(hash ^ u64::from(byte)))
 }
 
 /// Refuses a base or a window out of range.

@@ -5,7 +5,9 @@ use crate::{counters, cross, svg, util};
 use anyhow::Context;
 use clap::Args;
 use lens::machine::Machine;
+use lens_papers::class::Apart;
 use lens_papers::counters::parse as parse_counters;
+use lens_papers::cross::interval_for;
 use lens_papers::experiment::Budget;
 use lens_papers::reference::{Content, Dataset, parse};
 use lens_papers::validate::{
@@ -49,9 +51,13 @@ pub struct ValidateArgs {
     /// configurations, with intervals and a closed form
     #[arg(long)]
     cross: bool,
+    /// Also write what the intervals of all classes are made of, as the lens comes
+    /// with it, to this file
+    #[arg(long)]
+    intervals: Option<PathBuf>,
     /// Predict no runtimes: print what walks do in the logs of all-local runs
     /// (files with a column walker_loads_memory) and in the model
-    #[arg(long, conflicts_with_all = ["cross", "csv", "json", "svg"])]
+    #[arg(long, conflicts_with_all = ["cross", "intervals", "csv", "json", "svg"])]
     counters: bool,
 }
 
@@ -70,6 +76,7 @@ pub fn run(a: &ValidateArgs) -> anyhow::Result<ExitCode> {
         return compare_counters(a, &names, jobs, budget);
     }
     let mut all: Vec<Row> = Vec::new();
+    let mut parts = Vec::new();
     for path in &names {
         let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
         let name = path
@@ -91,11 +98,20 @@ pub fn run(a: &ValidateArgs) -> anyhow::Result<ExitCode> {
             &a.native
         })?;
         let (fitted, got) = predict_dataset(&machine, &data, jobs, budget);
-        print_dataset(&data, &fitted, &got);
+        parts.push((data, fitted, got.len()));
         all.extend(got);
+    }
+    let mut from = 0;
+    for (data, fitted, n) in &parts {
+        print_dataset(data, fitted, &all[from..from + n], &all);
+        from += n;
     }
     if a.cross {
         cross::print(&all);
+    }
+    if let Some(path) = &a.intervals {
+        let text = cross::intervals(&all);
+        std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
     }
     export(a, &all)?;
     if all.is_empty() {
@@ -135,26 +151,29 @@ fn export(a: &ValidateArgs, all: &[Row]) -> anyhow::Result<()> {
     let write = |path: &PathBuf, text: String| {
         std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
     };
-    let rows: Vec<_> = all.iter().map(Exported::from).collect();
+    let rows: Vec<_> = all.iter().map(|r| Exported::new(r, all)).collect();
     if let Some(path) = &a.json {
         write(path, serde_json::to_string_pretty(&rows)?)?;
     }
     if let Some(path) = &a.csv {
         let mut text = String::from(
-            "dataset,workload,config,baseline,published,predicted,published_walk,predicted_walk\n",
+            "dataset,workload,config,baseline,published,predicted,low,high,published_walk,predicted_walk\n",
         );
-        for r in all {
+        for (r, e) in all.iter().zip(&rows) {
+            let end = |x: Option<f64>| x.map_or(String::new(), |x| format!("{x:.4}"));
             let walk = r
                 .published_walk
                 .map_or(String::new(), |w| format!("{w:.4}"));
             text += &format!(
-                "{},{},{},{},{:.4},{:.4},{walk},{:.4}\n",
+                "{},{},{},{},{:.4},{:.4},{},{},{walk},{:.4}\n",
                 r.dataset,
                 r.workload,
                 r.config,
                 r.baseline,
                 r.published,
                 r.predicted,
+                end(e.low),
+                end(e.high),
                 r.predicted_walk
             );
         }
@@ -178,14 +197,23 @@ struct Exported<'a> {
     baseline: &'a str,
     published: f64,
     predicted: f64,
+    /// The 90 % interval that the other programs' errors give.
+    low: Option<f64>,
+    high: Option<f64>,
     published_walk: Option<f64>,
     predicted_walk: f64,
     is_baseline: bool,
+    /// Why it is not scored when one program is left out, if so.
+    apart: Option<&'static str>,
 }
 
-impl<'a> From<&'a Row> for Exported<'a> {
-    fn from(r: &'a Row) -> Self {
+impl<'a> Exported<'a> {
+    fn new(r: &'a Row, all: &[Row]) -> Self {
+        let interval = interval_for(r, all).filter(|_| r.apart != Some(Apart::Baseline));
         Exported {
+            low: interval.map(|i| r.predicted * i.low),
+            high: interval.map(|i| r.predicted * i.high),
+            apart: r.apart.map(Apart::name),
             dataset: &r.dataset,
             workload: &r.workload,
             config: &r.config,
@@ -238,40 +266,58 @@ fn predict_dataset(
     );
     eprint!("\r{:60}\r", "");
     let predicted: Vec<_> = map.into_iter().map(|i| done[i]).collect();
-    let rows = rows(data, &predicted);
+    let rows = rows(data, &fitted, &predicted);
     (fitted, rows)
 }
 
-fn print_dataset(data: &Dataset, fitted: &[Fitted], rows: &[Row]) {
+fn print_dataset(data: &Dataset, fitted: &[Fitted], rows: &[Row], all: &[Row]) {
     println!(
         "\n{} (published: the papers' artifacts; predicted: modelled)",
         data.name
     );
     for f in fitted {
         println!(
-            "  {} {:?}: base {:.1} cycles, window {:.1}, fitted to {}",
-            f.workload, f.scenario, f.pace.base, f.pace.window, f.from
+            "  {} {:?}: base {:.1} cycles, window {:.1}, fitted to {}{}",
+            f.workload,
+            f.scenario,
+            f.pace.base,
+            f.pace.window,
+            f.from,
+            if f.at_bound { ": AT A BOUND" } else { "" }
         );
     }
     println!(
-        "  {:<10} {:<12} {:>9} {:>9} {:>7}   {:>9} {:>9}",
-        "workload", "config", "published", "predicted", "error", "walk pub", "walk pred"
+        "  {:<10} {:<12} {:>9} {:>9} {:>15} {:>7}   {:>9} {:>9}",
+        "workload",
+        "config",
+        "published",
+        "predicted",
+        "90 % interval",
+        "error",
+        "walk pub",
+        "walk pred"
     );
     for r in rows {
         let walk = r
             .published_walk
             .map_or("-".into(), |w| format!("{:.1}%", 100.0 * w));
+        let e = Exported::new(r, all);
+        let interval = match (e.low, e.high) {
+            (Some(low), Some(high)) => format!("{low:.3} to {high:.3}"),
+            _ => String::new(),
+        };
         let error = if r.is_baseline {
             "base".into()
         } else {
             format!("{:+.1}%", 100.0 * r.error())
         };
         println!(
-            "  {:<10} {:<12} {:>9.3} {:>9.3} {:>7}   {:>9} {:>8.1}%",
+            "  {:<10} {:<12} {:>9.3} {:>9.3} {:>15} {:>7}   {:>9} {:>8.1}%",
             r.workload,
             r.config,
             r.published,
             r.predicted,
+            interval,
             error,
             walk,
             100.0 * r.predicted_walk

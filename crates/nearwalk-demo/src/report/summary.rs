@@ -117,11 +117,12 @@ fn kernel(run: &Run, text: &mut String) {
     }
 }
 
-/// Two lines, the second with what the first stands for.
+/// Three lines: the others have what the first stands for, and how sure it is.
 fn modelled_lines(m: &Modelled) -> String {
     format!(
         "{:9}{} cycles a request before, {} with a copy on every node ({:+.0} %): the lens'\n\
-         {:9}estimate for {} on {}, tables placed as here",
+         {:9}estimate for {} on {}, tables placed as here;\n\
+         {:9}nine of ten published runs like it would lie between {:+.0} and {:+.0} %",
         "modelled",
         count(m.before.round() as u64),
         count(m.replicated.round() as u64),
@@ -129,6 +130,9 @@ fn modelled_lines(m: &Modelled) -> String {
         "",
         size(m.bytes),
         m.machine,
+        "",
+        (m.low - 1.0) * 100.0,
+        (m.high - 1.0) * 100.0,
     )
 }
 
@@ -189,11 +193,14 @@ mod tests {
             bytes: 363 << 30,
             before: 4000.0,
             replicated: 3400.0,
+            low: 0.75,
+            high: 0.98,
         });
         let text = summary(&run);
         let line =
             "modelled 4,000 cycles a request before, 3,400 with a copy on every node (-15 %)";
         assert!(text.contains(line), "{text}");
+        assert!(text.contains("between -25 and -2 %"), "{text}");
         assert!(
             text.lines().all(|line| line.chars().count() <= 90),
             "{text}"

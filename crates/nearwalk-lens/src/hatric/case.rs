@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! One setup timed under several schemes: what was asked for, and what was modelled.
 
+use crate::util::fingerprint;
 use anyhow::Context;
 use clap::Args;
-use lens::hash::mix;
 use lens_hatric::cores::Placement;
 use lens_hatric::energy::{self, Joules};
 use lens_hatric::machine::{BUILTIN, Stacked};
@@ -182,11 +182,6 @@ fn machine_text(name: &str) -> anyhow::Result<String> {
         let names: Vec<&str> = BUILTIN.iter().map(|(n, _)| *n).collect();
         format!("machine {name}; there are {}, or a file", names.join(", "))
     })
-}
-
-fn fingerprint(texts: &[&str]) -> u64 {
-    let bytes = texts.iter().flat_map(|text| text.bytes().chain([0]));
-    bytes.fold(0, |hash, byte| mix(hash ^ u64::from(byte)))
 }
 
 /// Reads a list of schemes.

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! How far a prediction may be off: an interval for each.
+//!
+//! Two things leave a prediction open. Published runs have shown how wrong each
+//! class of configurations is: `intervals.csv` has for each the error that nine
+//! of ten stay below, from `nearwalk lens validate --intervals`. And of a program
+//! that has no published run nothing fixes the constants that stand for it: what
+//! these leave open is seen by runs at their [`corners`].
+//!
+//! An error is the logarithm of published over predicted, divided by one and by
+//! how far the prediction is from its baseline: a run is wrong by something of its
+//! own, and by a part of what its placement does.
+
+use crate::class::{Class, class};
+use crate::config::{Scheme, Setup};
+use crate::workload::Scenario;
+use lens::machine::Machine;
+use lens::pipe::Pace;
+use lens::units::Latency;
+
+/// An interval for a prediction, as factors of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Interval {
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+impl Interval {
+    /// Nothing to doubt.
+    pub const EXACT: Interval = Interval {
+        low: 1.0,
+        high: 1.0,
+    };
+
+    /// About a quotient of runtimes predicted as `ratio`, for errors up to `error`.
+    pub fn about(error: f64, ratio: f64) -> Interval {
+        let half = error * yardstick(ratio);
+        Interval {
+            low: (-half).exp(),
+            high: half.exp(),
+        }
+    }
+
+    /// Half its width, as a share of the prediction.
+    pub fn half_width(&self) -> f64 {
+        (self.high - self.low) / 2.0
+    }
+
+    /// Whether `factor` is in it.
+    pub fn holds(&self, factor: f64) -> bool {
+        (self.low..=self.high).contains(&factor)
+    }
+
+    /// The same about each of several values, as factors of `middle`.
+    pub fn around(self, middle: f64, values: impl Iterator<Item = f64>) -> Interval {
+        let (low, high) = values.fold((middle, middle), |(low, high), v| (low.min(v), high.max(v)));
+        Interval {
+            low: self.low * (low / middle),
+            high: self.high * (high / middle),
+        }
+    }
+}
+
+/// What an error in a prediction of `ratio` is measured with.
+fn yardstick(ratio: f64) -> f64 {
+    1.0 + ratio.ln().abs()
+}
+
+/// How wrong a predicted quotient of runtimes is.
+pub fn error(predicted: f64, published: f64) -> f64 {
+    (published / predicted).ln().abs() / yardstick(predicted)
+}
+
+/// Part of the rows that an interval is meant to hold.
+const INSIDE: f64 = 0.9;
+
+/// The error that one more of the kind of `errors` stays below with [`INSIDE`];
+/// `None` if they are too few to tell.
+pub fn bound(mut errors: Vec<f64>) -> Option<f64> {
+    errors.sort_by(f64::total_cmp);
+    let rank = ((errors.len() + 1) as f64 * INSIDE).ceil() as usize;
+    errors.get(rank.checked_sub(1)?).copied()
+}
+
+/// Columns: whether virtual, class or `all`, rows, error.
+const TABLE: &str = include_str!("intervals.csv");
+
+/// The error that nine of ten rows of a class stay below, or of all classes
+/// where that has too few.
+///
+/// # Panics
+/// If the table is not made of what [`row_of`] writes.
+pub fn of_class(virtualised: bool, class: Class) -> f64 {
+    let find = |name: &str| {
+        let fields = TABLE
+            .lines()
+            .map(|line| line.split(',').collect::<Vec<_>>());
+        let key = [kind(virtualised), name];
+        let row = fields.into_iter().find(|f| f[..2] == key)?;
+        Some(row[3].parse().expect("an error"))
+    };
+    find(class.name()).unwrap_or_else(|| find("all").expect("a row for all"))
+}
+
+fn kind(virtualised: bool) -> &'static str {
+    match virtualised {
+        true => "virtual",
+        false => "native",
+    }
+}
+
+/// A line of the table.
+pub fn row_of(virtualised: bool, class: Option<Class>, rows: usize, error: f64) -> String {
+    let class = class.map_or("all", Class::name);
+    format!("{},{class},{rows},{error:.3}\n", kind(virtualised))
+}
+
+/// Whether everything is where the run is that others are divided by.
+fn is_plain(s: &Setup) -> bool {
+    let (name, scheme) = match s.scenario {
+        Scenario::Thin => ("LP-LD", Scheme::Mitosis),
+        Scenario::Wide => ("F", Scheme::Mitosis),
+        Scenario::VirtualThin => ("LL", Scheme::VMitosis),
+        Scenario::VirtualWide => ("F", Scheme::VMitosis),
+    };
+    // A hog where nothing is makes no difference.
+    Setup::parse(name, scheme).is_ok_and(|p| p.policies == s.policies)
+}
+
+/// The error of what is predicted for `s` beside that baseline; 0 for itself.
+pub fn of(s: &Setup) -> f64 {
+    if is_plain(s) {
+        return 0.0;
+    }
+    let (wide, hog) = (s.scenario.is_wide(), s.interferer.is_some());
+    of_class(s.policies.nested.is_some(), class(&s.policies, wide, hog))
+}
+
+/// Constants that no observable of a program that was not published fixes: how
+/// many of its accesses are in flight, what a line from another node costs, and
+/// what a hog has under way. Each is moved both ways, all at once.
+pub fn corners(m: &Machine, pace: Pace) -> Vec<(Machine, Pace)> {
+    let mut out = Vec::new();
+    for bits in 0..8u8 {
+        let by = |bit: u8, down: f64, up: f64| if bits >> bit & 1 == 0 { down } else { up };
+        let (mut m, mut pace) = (m.clone(), pace);
+        pace.window = (pace.window * by(0, 0.5, 2.0)).max(1.0);
+        let [local, remote] = [m.memory.local, m.memory.remote].map(|l| l.at(m.clock).0);
+        // Logs have table lines from another socket cost up to half as much
+        // again as the papers' tables have it.
+        let apart = (remote - local) * by(1, 1.0, 1.5);
+        m.memory.remote = Latency::Cycles(local + apart);
+        m.interferer.outstanding *= by(2, 0.8, 1.25);
+        out.push((m, pace));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_is_wider_where_a_placement_does_more() {
+        let i = Interval::about(0.1, 1.0);
+        assert!((i.high.ln() - 0.1).abs() < 1e-9 && (i.low * i.high - 1.0).abs() < 1e-9);
+        // e to the power of 0.1 times 1 + ln 2, which is 1.184.
+        let i = Interval::about(0.1, 2.0);
+        assert!(
+            i.holds(1.184) && !i.holds(1.185) && i.holds(1.0 / 1.184),
+            "{i:?}"
+        );
+        assert!((error(2.0, 2.0 * i.high) - 0.1).abs() < 1e-9);
+        assert!((error(0.5, 0.5 * i.low) - 0.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn nine_of_ten_stay_below_a_bound_and_eight_cannot_tell() {
+        let upto = |n: u32| bound((1..=n).map(f64::from).collect());
+        assert_eq!([upto(0), upto(8)], [None, None]);
+        assert_eq!(
+            [upto(9), upto(19), upto(99)],
+            [Some(9.0), Some(18.0), Some(90.0)]
+        );
+    }
+
+    #[test]
+    fn what_is_not_its_baseline_is_in_doubt() {
+        let of = |name, scheme| super::of(&Setup::parse(name, scheme).unwrap());
+        let m = |name| of(name, Scheme::Mitosis);
+        assert_eq!(m("RP-LD"), of_class(false, Class::TablesOnly));
+        assert_eq!(m("TLP-LD"), of_class(false, Class::Local));
+        assert_eq!(m("F+M"), of_class(false, Class::AllSockets));
+        let v = |name| of(name, Scheme::VMitosis);
+        assert_eq!(v("RR"), of_class(true, Class::TablesOnly));
+        for plain in [m("LP-LD"), m("RPI-LD+M"), m("F"), v("LL"), v("F")] {
+            assert_eq!(plain, 0.0);
+        }
+        for virtualised in [false, true] {
+            assert!(Class::ALL.iter().all(|&c| of_class(virtualised, c) > 0.0));
+        }
+    }
+
+    #[test]
+    fn what_constants_leave_open_widens_an_interval() {
+        let i = Interval {
+            low: 0.9,
+            high: 1.2,
+        };
+        let wider = i.around(2.0, [1.8, 2.1, 2.2].into_iter());
+        assert!((wider.low - 0.81).abs() < 1e-9 && (wider.high - 1.32).abs() < 1e-9);
+        assert_eq!(i.around(2.0, std::iter::empty()), i);
+        let m = Machine::builtin("e7-4850v3").unwrap();
+        let pace = Pace {
+            base: 10.0,
+            window: 3.0,
+        };
+        let corners = corners(&m, pace);
+        let windows = corners.iter().map(|c| c.1.window);
+        assert_eq!(windows.fold(0.0, f64::max), 6.0);
+        let far = corners.iter().map(|c| c.0.memory.remote.at(m.clock).0);
+        assert_eq!(far.fold(0.0, f64::max), 280.0 + 450.0);
+    }
+}
