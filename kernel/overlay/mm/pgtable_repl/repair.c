@@ -20,6 +20,15 @@
 static void repl_repair(struct work_struct *work);
 static DECLARE_DELAYED_WORK(repl_repair_work, repl_repair);
 static unsigned long repl_repair_delay = REPL_REPAIR_MIN;
+static unsigned long repl_repair_rests = INITIAL_JIFFIES;	/* till then */
+
+/* No sooner than the last pass allows. */
+static unsigned long repl_repair_in(unsigned long delay)
+{
+	unsigned long rest = READ_ONCE(repl_repair_rests) - jiffies;
+
+	return (long)rest > 0 ? max(delay, rest) : delay;
+}
 
 /**
  * pgtable_repl_repair_later() - make up for trees that have been taken down
@@ -31,7 +40,7 @@ static unsigned long repl_repair_delay = REPL_REPAIR_MIN;
 void pgtable_repl_repair_later(void)
 {
 	queue_delayed_work(system_unbound_wq, &repl_repair_work,
-			   REPL_DROPPED_MIN);
+			   repl_repair_in(REPL_DROPPED_MIN));
 }
 
 /**
@@ -45,7 +54,7 @@ void pgtable_repl_lacks(struct pgtable_repl_owner *owner, int nid)
 {
 	node_set(nid, owner->lacking);
 	queue_delayed_work(system_unbound_wq, &repl_repair_work,
-			   READ_ONCE(repl_repair_delay));
+			   repl_repair_in(READ_ONCE(repl_repair_delay)));
 }
 
 /**
@@ -238,11 +247,12 @@ static void repl_repair(struct work_struct *work)
 
 	if (pass.again && !better)
 		delay = 2 * repl_repair_delay;
-	/* All tables are walked, with the mmap lock held: for an eighth of the time. */
-	delay = max(clamp(delay, REPL_REPAIR_MIN, REPL_REPAIR_MAX),
-		    7 * (jiffies - begun));
+	delay = clamp(delay, REPL_REPAIR_MIN, REPL_REPAIR_MAX);
 	WRITE_ONCE(repl_repair_delay, delay);
+	/* All tables are walked, with the mmap lock held: for an eighth of the time. */
+	WRITE_ONCE(repl_repair_rests, jiffies + 7 * (jiffies - begun));
 	/* What has come to lack copies meanwhile was to be seen to sooner. */
 	if (pass.again || delayed_work_pending(&repl_repair_work))
-		mod_delayed_work(system_unbound_wq, &repl_repair_work, delay);
+		mod_delayed_work(system_unbound_wq, &repl_repair_work,
+				 repl_repair_in(delay));
 }
