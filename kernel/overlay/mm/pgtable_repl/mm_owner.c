@@ -88,7 +88,7 @@ int pgtable_repl_mm_build(struct pgtable_repl_owner *owner,
  * @nodes: where
  * @wait: as of pgtable_repl_lock()
  *
- * Return: 0, also if it has them by now; -EBUSY or -EINTR.
+ * Return: 0, also if it has them by now; -EAGAIN or -EINTR.
  */
 int pgtable_repl_mm_grow(struct mm_struct *mm, const nodemask_t *nodes,
 			 struct repl_wait *wait)

@@ -31,12 +31,12 @@ int sysctl_pgtable_repl_fork_delay __read_mostly = 100;
 
 /*
  * How often its lock is tried for, before it is left to who makes up for lacking
- * copies; and how long at first.  Who runs has not asked for it, and waits for a few
- * hundredths at most of the time that it has lived: four times as long each time.  One
- * whose threads keep the lock busy gets it then.
+ * copies; and how long at first.  Who runs has not asked for it, and waits for a tenth
+ * at most of the time that it has lived by default: eight times as long each time, up
+ * to half a second.  One whose threads keep the lock busy gets it then.
  */
 #define REPL_YOUNG_TRIES	4
-#define REPL_YOUNG_WAIT		(HZ / 64 + 1)
+#define REPL_YOUNG_WAIT		(HZ / 128 + 1)
 
 /*
  * Children that wait for the same time, the first to be looked at first: at first till
@@ -90,8 +90,9 @@ static void repl_young_wait(struct pgtable_repl *repl)
 		repl->young_queue++;
 	if (list_empty(&queue->list))
 		queue_delayed_work(system_unbound_wq, &queue->work,
-				   repl_young_delay(queue));
-	repl->born = jiffies ?: 1;
+				   repl_young_delay(queue) + (queue->seconds ? HZ : 0));
+	/* For many that sleep it is come once a second at most. */
+	repl->born = (queue->seconds ? round_jiffies_up(jiffies) : jiffies) ?: 1;
 	list_add_tail(&repl->young_list, &queue->list);
 unlock:
 	spin_unlock(&repl_young_lock);
@@ -197,7 +198,7 @@ static void repl_young_again(struct mm_struct *mm)
 static void repl_young_run(struct callback_head *work)
 {
 	struct pgtable_repl *repl = container_of(work, struct pgtable_repl, young_work);
-	struct repl_wait wait = { .left = REPL_YOUNG_WAIT << (2 * repl->young_tries) };
+	struct repl_wait wait = { .left = REPL_YOUNG_WAIT << (3 * repl->young_tries) };
 	struct mm_struct *mm = repl->owner.mm;
 	bool again = false, leave = false;
 	nodemask_t nodes;
@@ -208,7 +209,9 @@ static void repl_young_run(struct callback_head *work)
 			again = true;
 		} else if (repl_young_nodes(mm, &nodes) &&
 			   pgtable_repl_mm_grow(mm, &nodes, &wait)) {
-			leave = ++repl->young_tries == REPL_YOUNG_TRIES;
+			/* With a signal, which comes next, it has not waited. */
+			leave = !signal_pending(current) &&
+				++repl->young_tries == REPL_YOUNG_TRIES;
 			again = !leave;
 		} else {
 			WRITE_ONCE(repl->young, false);
