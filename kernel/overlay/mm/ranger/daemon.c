@@ -190,6 +190,9 @@ static struct mm_struct *next_mm(pid_t *nr)
 	return mm;
 }
 
+/* So many processes are passed by before others may run. */
+#define REST_AFTER	256
+
 /* Let others run in a walk through processes; false: @process is not in the list any more. */
 static bool let_others_run(struct task_struct *process)
 {
@@ -199,7 +202,8 @@ static bool let_others_run(struct task_struct *process)
 	rcu_read_unlock();
 	cond_resched();
 	rcu_read_lock();
-	alive = pid_alive(process);
+	/* exec takes the place of a leader in the list with what comes behind him. */
+	alive = pid_alive(process) && thread_group_leader(process);
 	put_task_struct(process);
 	return alive;
 }
@@ -211,12 +215,13 @@ static bool let_others_run(struct task_struct *process)
 static bool anybody(void)
 {
 	struct task_struct *process, *task;
+	unsigned int passed = 0;
 	bool found = false;
 
 	rcu_read_lock();
 	for_each_process(process) {
 		/* With more behind it: somebody may be. */
-		if (need_resched() && !let_others_run(process)) {
+		if (!(++passed % REST_AFTER) && !let_others_run(process)) {
 			found = true;
 			break;
 		}
