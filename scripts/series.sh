@@ -52,7 +52,7 @@ for number in "${!series[@]}"; do
 done
 
 printf '%-12s %8s %7s %8s %6s\n' series patches added removed limit
-for name in mend lab replication migration nested; do
+for name in $(printf '%s\n' "${!limit[@]}" | sort); do
 	printf '%-12s %8d %7d %8d %6d\n' "$name" "${patches[$name]:-0}" "${added[$name]:-0}" \
 		"${removed[$name]:-0}" "${limit[$name]}"
 	[ "${added[$name]:-0}" -le "${limit[$name]}" ] ||
