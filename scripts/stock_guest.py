@@ -42,14 +42,16 @@ def remove_group():
             time.sleep(0.1)
 
 
+def join():
+    """In the child: tables that a process has before it joins are not counted
+    to the group, also when it joins."""
+    write(f"{GROUP}/cgroup.procs", str(os.getpid()))
+
+
 @contextlib.contextmanager
 def workload(*args):
     """A process of its own group, stopped."""
     os.makedirs(GROUP, exist_ok=True)
-
-    def join():
-        write(f"{GROUP}/cgroup.procs", str(os.getpid()))
-
     with subprocess.Popen([WORKLOAD, *args], stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, preexec_fn=join) as process:
         assert process.stdout.readline() == b"ready\n"
@@ -68,8 +70,7 @@ def running(*args, cpus="0"):
     """A process of its own group that goes on."""
     os.makedirs(GROUP, exist_ok=True)
     with subprocess.Popen(["taskset", "-c", cpus, WORKLOAD, *args],
-                          stdin=subprocess.PIPE) as process:
-        write(f"{GROUP}/cgroup.procs", str(process.pid))
+                          stdin=subprocess.PIPE, preexec_fn=join) as process:
         try:
             until = time.monotonic() + 120
             while "sparse=1200" in args and vm_pte(process.pid) < 2400:
