@@ -162,7 +162,9 @@ static ssize_t repl_check_read(struct file *file, char __user *ubuf,
 	struct repl_check_text *report;
 	ssize_t ret = 0;
 
-	mutex_lock(&repl_check_lock);
+	/* A check waits for as long as a process keeps its mmap lock. */
+	if (mutex_lock_killable(&repl_check_lock))
+		return -EINTR;
 	report = file->private_data ?: repl_last_report;
 	if (report)
 		ret = simple_read_from_buffer(ubuf, count, ppos, report->text,

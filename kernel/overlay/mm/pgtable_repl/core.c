@@ -65,7 +65,7 @@ void pgtable_repl_set_policy(struct pgtable_repl *repl,
 	VM_WARN_ON_ONCE(repl->to_build);
 	VM_WARN_ON_ONCE(pgtable_repl_is_lazy(policy) && nodes_empty(policy->nodes));
 	spin_lock(&repl->owner.policy_lock);
-	/* It is over when the last lazy tree is not walked any more: see repl_set(). */
+	/* It is over when the last lazy tree is not walked any more: see repl_set_locked(). */
 	if (pgtable_repl_is_lazy(policy))
 		WRITE_ONCE(repl->lazy, true);
 	repl->owner.policy = *policy;

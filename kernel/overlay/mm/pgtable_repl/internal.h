@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Page-table replication: shared by the policy half (mm/pgtable_repl) and the
- * architecture half (arch/<arch>/mm/pgtable_repl).
+ * Page-table replication: shared by mm/pgtable_repl and
+ * arch/<arch>/mm/pgtable_repl.
  */
 #ifndef _MM_PGTABLE_REPL_INTERNAL_H
 #define _MM_PGTABLE_REPL_INTERNAL_H
@@ -23,9 +23,10 @@ struct ctl_table;
  *
  * Hangs off mm->pgtable_repl from the first time that replication is enabled
  * until the mm_struct is freed, so that lockless readers (context switch) need
- * no reference.  All fields but the counters are written under the mmap lock
- * held for writing; @roots is read with interrupts off, without the lock.  Roots are
- * withdrawn under @root_mutex alone where the mmap lock cannot be had.
+ * no reference.  Fields are written under the mmap lock held for writing, but for
+ * counters, @young and what follows it up to @born, and those that say so; @roots is
+ * read with interrupts off, without the lock.  Roots are withdrawn under @root_mutex
+ * alone where the mmap lock cannot be had, which writes @stale and @filtered, too.
  *
  * @owner: what the memory layer knows of it
  * @unset: nobody has set its policy yet, but is about to, under the mmap lock
@@ -42,7 +43,8 @@ struct ctl_table;
  *	whenever the policy is written, so a reader under its lock gets both of
  *	one change
  * @fallbacks: links to a canonical table made for want of local memory
- * @lazy: its policy asks for lazy trees; read without the lock, as a hint
+ * @lazy: its policy asks for lazy trees, or it still has some; read without the lock,
+ *	as a hint
  * @young: of a child, that its trees are made when it has lived for a while (young.c);
  *	read without the lock
  * @young_list: of these, until then
@@ -216,8 +218,9 @@ void arch_pgtable_repl_del(struct mm_struct *mm, const domainmask_t *domains,
 			   struct list_head *pages);
 void arch_pgtable_repl_add(struct mm_struct *mm,		/* build.c */
 			   const domainmask_t *domains);
-void arch_pgtable_repl_new(struct mm_struct *mm, const domainmask_t *domains);
-void arch_pgtable_repl_exit(struct mm_struct *mm);		/* root.c */
+void arch_pgtable_repl_new(struct mm_struct *mm,		/* root.c */
+			   const domainmask_t *domains);
+void arch_pgtable_repl_exit(struct mm_struct *mm);
 bool arch_pgtable_repl_read(void *to, struct mm_struct *mm,	/* lazy.c */
 			    unsigned long addr, unsigned long n);
 void arch_pgtable_repl_idle(struct mm_struct *mm,		/* idle.c */

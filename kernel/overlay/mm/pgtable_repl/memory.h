@@ -169,7 +169,7 @@ struct repl_freed {
  * A process can hold its mmap lock for as long as it likes: by a page fault on a
  * file whose server does not answer, or on a frozen file system.  Who changes
  * something for others must not wait for it, and not queue up for the lock
- * either: that would stop its readers, too, such as ps.
+ * either, but for a moment (@insist): that stops its readers, too, such as ps.
  */
 struct repl_wait {
 	unsigned long left;

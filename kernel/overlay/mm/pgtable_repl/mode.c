@@ -121,7 +121,7 @@ static void repl_follow_all(struct repl_wait *wait)
  *
  * All that have copies have state, and are on the list, also while fork or exec
  * prepares them; who comes onto it later finds the new mode, as does who changes
- * one that is there (repl_set()).
+ * one that is there (repl_may_set()).
  */
 static void repl_mode_apply(struct repl_wait *wait)
 {

@@ -8,7 +8,7 @@
  *  - a copy's entry that points to a table points to the same domain's copy of
  *    that table, or to the canonical page where the domain has none, with the
  *    same flags;
- *  - a copy lies on its domain's node, belongs to the mm, and heads no list;
+ *  - a copy lies on its domain's node and belongs to the mm;
  *  - a domain has at most one copy of a table, and one only if it has a copy of
  *    the table's parent (one may come to be without when its table is moved, by
  *    mremap: a lazy copy, or one moved to where there was no memory for that of

@@ -26,7 +26,7 @@ DEFINE_PER_CPU(struct pgtable_repl_batch, pgtable_repl_batch);
 EXPORT_PER_CPU_SYMBOL_GPL(pgtable_repl_batch);
 
 /**
- * repl_write() - the one place that stores to an entry of a copy
+ * repl_write() - store to an entry of a copy, at any level
  * @slot: the entry
  * @val: its new value
  * @level: level of the table

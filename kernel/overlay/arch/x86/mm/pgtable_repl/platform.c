@@ -13,7 +13,7 @@
 #include <asm/tlbflush.h>
 #include "../../../../mm/pgtable_repl/domain.h"
 
-/* On while an address space has domain trees; see mm/pgtable_repl/key.c. */
+/* On while anybody has domain trees, may get some, or has just lost them: key.c. */
 struct static_key_false_deferred pgtable_repl_key = {
 	.key = { STATIC_KEY_INIT_FALSE },
 };

@@ -82,7 +82,7 @@ static inline struct ptdesc *repl_table_of(const void *entry)
  * Whether the current task's faults, here and now, are those of the domain that
  * a copy belongs to.  What they make is stored to a lazy copy right away.
  *
- * Context: preemption off, as wherever the lock of a table is held.
+ * Context: does not migrate, as wherever the lock of a table is held.
  */
 static __always_inline bool repl_own(const struct ptdesc *copy)
 {

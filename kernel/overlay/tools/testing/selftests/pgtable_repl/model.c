@@ -2,7 +2,7 @@
 /*
  * A random test with a model: operations on memory, after each of which every page
  * is compared, by a CPU of every node, with what must be there or must fault. See
- * model.h for its parts, Documentation/mm/pgtable_repl.rst for how to use it.
+ * model.h for its parts, Documentation/mm/pgtable_repl_model.rst for how to use it.
  *
  * On its own it runs fixed seeds and numbers of operations. What it found it prints
  * as a list of operations that --replay takes.

@@ -7,6 +7,8 @@
  */
 #include "pgtable_repl_stuck.h"
 
+#define CHECK	"/sys/kernel/debug/pgtable_repl/check"
+
 /* What holds for the process of a group comes into force when it can. */
 TEST_F(cgroup, group_write_ends)
 {
@@ -335,6 +337,46 @@ TEST_F(cgroup, who_asks_can_be_killed)
 	kill(asks, SIGKILL);
 	EXPECT_EQ(128 + SIGKILL, ends(asks));
 	EXPECT_EQ(0, stuck_thaw(&s));
+	EXPECT_EQ(0, stuck_end(&s));
+}
+
+static int check(const char *pid)
+{
+	int fd = open(CHECK, O_WRONLY | O_CLOEXEC);
+
+	return fd < 0 || write(fd, pid, strlen(pid)) < 0;
+}
+
+static int read_check(const char *arg)
+{
+	int fd = open(CHECK, O_RDONLY | O_CLOEXEC);
+	char byte;
+
+	return fd < 0 || read(fd, &byte, 1) < 0;
+}
+
+/* A check waits for it, and whoever reads the last one's report for the check. */
+TEST_F(cgroup, reader_of_a_check_can_be_killed)
+{
+	struct stuck s = { };
+	const char *why;
+	pid_t checks, reads;
+	char pid[16];
+
+	if (repl_check(getpid()) || access(CHECK, R_OK | W_OK))
+		SKIP(return, "needs the consistency check");
+	why = stuck_start(&s, NULL, "eager");
+	if (why)
+		SKIP(return, "%s", why);
+	snprintf(pid, sizeof(pid), "%d", s.pid);
+	checks = begin(check, pid);
+	EXPECT_TRUE(waits(checks));
+	reads = begin(read_check, NULL);
+	EXPECT_TRUE(waits(reads));
+	kill(reads, SIGKILL);
+	EXPECT_EQ(128 + SIGKILL, ends(reads));
+	EXPECT_EQ(0, stuck_thaw(&s));
+	EXPECT_EQ(0, ends(checks));
 	EXPECT_EQ(0, stuck_end(&s));
 }
 
