@@ -5,8 +5,11 @@
 //! What the simulator does first has happened first: a change is seen by every CPU
 //! at once, and what it costs a CPU is charged at that CPU's own clock.
 
+mod coherence;
+mod walk;
+
 use crate::assoc::Assoc;
-use crate::cotag::{CoTag, Message, Mmu, Source, Structures, nested_key, size_index};
+use crate::cotag::{CoTag, Structures, size_index};
 use crate::counts::{Counts, Why};
 use crate::directory::{Directory, Known};
 use crate::guest::{Gpn, Guest, OFF_CHIP_BASE, Space, nested_entry};
@@ -98,6 +101,8 @@ pub struct Cores {
     memory: QueuedMemory,
     tracks: Tracks,
     home: usize,
+    /// Pages that are off-chip are used where they are, and not brought in first.
+    pub in_place: bool,
     lat: Latencies,
     gone: Vec<Known>,
     /// Accesses since the waiting times were looked at, and the mean clock when
@@ -150,12 +155,13 @@ impl Cores {
                 .collect(),
             directory: Directory::new(finite.then_some(m.extra.directory), extra),
             llc: Sliced::new(&m.lens),
-            memory: QueuedMemory::new(&m.lens),
+            memory: m.memory(),
             tracks,
             home: match placement {
                 Placement::OffChip => OFF_CHIP,
                 _ => STACKED,
             },
+            in_place: false,
             lat: Latencies {
                 l1: at(c.l1.latency),
                 l2: at(c.l2.latency),
@@ -188,9 +194,20 @@ impl Cores {
     /// System-physical page of `gpn`.
     #[inline]
     fn page(&self, gpn: Gpn) -> u32 {
-        match &self.pager {
-            Some(p) => p.frame(gpn).expect("pages that are used are brought in"),
-            None => ((OFF_CHIP_BASE >> 12) + gpn) as u32,
+        match self.pager.as_ref().map(|p| p.frame(gpn)) {
+            Some(Some(frame)) => frame,
+            Some(None) if !self.in_place => panic!("pages that are used are brought in"),
+            _ => ((OFF_CHIP_BASE >> 12) + gpn) as u32,
+        }
+    }
+
+    /// Node of `line`.
+    #[inline]
+    fn home(&self, line: u64) -> usize {
+        let off_chip = OFF_CHIP_BASE / 64..nested_entry(1, 0) / 64;
+        match self.in_place && off_chip.contains(&line) {
+            true => OFF_CHIP,
+            false => self.home,
         }
     }
 
@@ -200,175 +217,6 @@ impl Cores {
             self.counts.base_cycles += self.pipes[cpu].interrupt(cycles);
             self.counts.stop(why, cycles);
         }
-    }
-
-    /// Flushes all translation structures of `cpu`.
-    pub fn flush(&mut self, cpu: usize) {
-        self.counts.flushes += 1;
-        self.counts.flushed_entries += self.cpus[cpu].held.flush();
-    }
-
-    /// Flushes those of `cpu` but for TLBs.
-    pub fn flush_rest(&mut self, cpu: usize) {
-        self.counts.flushes += 1;
-        self.counts.flushed_entries += self.cpus[cpu].held.flush_rest();
-    }
-
-    /// Drops what is stale after a store and nothing else, for free.
-    pub fn vanish(&mut self, cpu: usize, m: Message) {
-        let held = &mut self.cpus[cpu].held;
-        let mut unseen = Counts::default();
-        held.drop_matching(m, CoTag::EXACT, true, &self.guest, &mut unseen);
-        self.counts.dropped_stale += unseen.dropped_stale;
-    }
-
-    /// Brings a coherence message to the translation structures of `cpu`.
-    ///
-    /// Where messages name an entry, translations by others of its line may stay, and
-    /// `cpu` stays a holder of the line.
-    pub fn deliver(&mut self, cpu: usize, m: Message) {
-        let Tracks::Lines { tag, .. } = self.tracks else {
-            return;
-        };
-        self.message(cpu, m, tag);
-        if !tag.line_grained && self.cpus[cpu].held.holds_line(m.line()) {
-            self.directory.add(m.line(), cpu, true, &mut self.gone);
-            if let Some(state) = self.cpus[cpu].l2.peek(m.line(), m.line()) {
-                *state |= NOTED;
-            }
-            self.back_invalidate();
-        }
-    }
-
-    fn message(&mut self, cpu: usize, m: Message, tag: CoTag) {
-        let Tracks::Lines { rest, fine, .. } = self.tracks else {
-            return;
-        };
-        let held = &mut self.cpus[cpu].held;
-        if fine && !held.holds_line(m.line()) {
-            return;
-        }
-        let counts = &mut self.counts;
-        counts.messages += 1;
-        let (before, bits_before) = (counts.cotags, counts.cotag_bits);
-        let all = rest == Rest::Tagged;
-        let mut any = held.drop_matching(m, tag, all, &self.guest, counts);
-        if !all {
-            // Not by set: UNITD looks through its TLBs as a whole.
-            counts.cam_bits += held.tlb_entries() * u64::from(tag.bits);
-            (counts.cotags, counts.cotag_bits) = (before, bits_before);
-        }
-        if rest == Rest::Flushed {
-            let dropped = held.flush_rest();
-            counts.flushes += 1;
-            counts.flushed_entries += dropped;
-            any |= dropped > 0;
-        }
-        counts.spurious += u64::from(!any);
-        self.stop(cpu, self.prices.snoop_steal, Why::Target);
-    }
-
-    /// Level of the nested table that `line` is of, if it is of one.
-    fn nested_level(line: u64) -> Option<u32> {
-        let first = |level: u32| nested_entry(level, 0) / 64;
-        (1..=4).rev().find(|&l| line >= first(l))
-    }
-
-    /// Takes out what had to leave the directory.
-    fn back_invalidate(&mut self) {
-        while let Some(k) = self.gone.pop() {
-            self.counts.directory_evictions += 1;
-            for cpu in bits(k.sharers) {
-                self.drop_line(cpu, k.line);
-                let Some(level) = Self::nested_level(k.line).filter(|_| k.table) else {
-                    continue;
-                };
-                let before = self.dropped();
-                let entry = k.line * 64;
-                self.leave(cpu, Message { entry, level });
-                self.counts.back_invalidated += self.dropped() - before;
-            }
-        }
-    }
-
-    /// The line of `m` is not tracked any more: all that came from it goes.
-    fn leave(&mut self, cpu: usize, m: Message) {
-        if let Tracks::Lines { tag, .. } = self.tracks {
-            let tag = CoTag {
-                line_grained: true,
-                ..tag
-            };
-            self.message(cpu, m, tag);
-        }
-    }
-
-    fn dropped(&self) -> u64 {
-        let c = &self.counts;
-        c.dropped_stale + c.dropped_line + c.dropped_alias + c.flushed_entries
-    }
-
-    /// Drops `line` from the private caches of `cpu`.
-    fn drop_line(&mut self, cpu: usize, line: u64) {
-        let c = &mut self.cpus[cpu];
-        c.l2.remove(line, line);
-        c.l1.invalidate(Key::new(line));
-    }
-
-    /// Tells the directory that `line` has left the private caches of `cpu`.
-    fn left(&mut self, cpu: usize, line: u64, noted: bool) {
-        self.counts.directory_refs += 1;
-        match self.tracks {
-            // Silently: translations may still be held (2.4.3).
-            Tracks::Lines { .. } if noted => self.demote(cpu, line),
-            _ => self.directory.remove(line, cpu),
-        }
-    }
-
-    /// If sharers are updated eagerly: looks whether `cpu`, from which something of
-    /// `line` has been evicted, holds anything else of it, and has the directory
-    /// forget it if not.
-    fn demote(&mut self, cpu: usize, line: u64) {
-        let Tracks::Lines {
-            tag, eager: true, ..
-        } = self.tracks
-        else {
-            return;
-        };
-        let c = &mut self.cpus[cpu];
-        let compared = c.held.compared_in_a_lookup();
-        self.counts.cotags += compared;
-        self.counts.cotag_bits += compared * u64::from(tag.bits);
-        if c.l2.peek(line, line).is_none() && !c.held.holds_line(line) {
-            self.directory.remove(line, cpu);
-        }
-    }
-
-    /// [`Cores::demote`] for what an insertion has pushed out of a structure.
-    #[inline]
-    fn pushed_out(&mut self, cpu: usize, out: Option<(u64, Source)>) {
-        if let (Some((_, s)), Tracks::Lines { eager: true, .. }) = (out, self.tracks) {
-            self.demote(cpu, s.entry / 64);
-        }
-    }
-
-    /// Makes `cpu` the only holder of `line`; returns cycles.
-    fn own(&mut self, cpu: usize, line: u64) -> f64 {
-        self.counts.directory_refs += 1;
-        let (before, _) = self.directory.write(line, Some(cpu), &mut self.gone);
-        let others = before & !(1 << cpu);
-        for other in bits(others) {
-            self.drop_line(other, line);
-        }
-        self.back_invalidate();
-        if others == 0 { 0.0 } else { self.lat.llc }
-    }
-
-    /// A walker takes a translation from a line that its CPU has: the nPT bit is set.
-    fn note(&mut self, cpu: usize, line: u64) {
-        self.counts.directory_refs += 1;
-        self.counts.directory_table_refs += 1;
-        self.directory.add(line, cpu, true, &mut self.gone);
-        self.back_invalidate();
     }
 
     /// Cycles of a reference to `line`, and whether it came from memory or from the
@@ -444,140 +292,10 @@ impl Cores {
         }
         // A modified line leaves for each that a store brings in.
         let lines = 1 + u64::from(write);
-        self.counts.lines(self.home == OFF_CHIP, lines);
-        (
-            self.memory.fill(STACKED, self.home, false, write),
-            From::Memory,
-        )
-    }
-
-    /// A reference of the walker to an entry.
-    #[inline]
-    fn table(&mut self, cpu: usize, address: u64, noted: bool) -> f64 {
-        let (cycles, from) = self.reference(cpu, address / 64, false, noted);
-        self.counts.walk_refs += 1;
-        self.counts.walk_memory += u64::from(from == From::Memory);
-        cycles
-    }
-
-    /// The page that a structure gave, or the right one if that was stale.
-    #[inline]
-    fn checked(&mut self, gpn: Gpn, held: u32, size: PageSize) -> u32 {
-        let now = self.page(gpn & !((1 << (size.shift() - 12)) - 1));
-        self.counts.stale_uses += u64::from(held != now);
-        now
-    }
-
-    /// Translates a guest-physical page of `size`. Returns cycles and the source.
-    fn nested(&mut self, cpu: usize, gpn: Gpn, size: PageSize) -> (f64, Source) {
-        let (key, index) = nested_key(gpn, size);
-        self.counts.nested_lookups += 1;
-        if let Some(s) = self.cpus[cpu].held.nested.find(key, index).copied() {
-            self.checked(gpn, s.page, size);
-            return (0.0, s);
-        }
-        self.counts.nested_walks += 1;
-        let leaf = size.level();
-        let mut top = 4;
-        for level in leaf.max(1) + 1..=4 {
-            let cache = &mut self.cpus[cpu].held.nested_upper[level as usize - 2];
-            let number = gpn >> (9 * (level - 1));
-            if cache.find(number, number).is_some() {
-                top = level - 1;
-                break;
-            }
-        }
-        let mut cycles = self.lat.walk;
-        for level in (leaf..=top).rev() {
-            let entry = nested_entry(level, gpn);
-            let upper = level > leaf;
-            let kept = upper && self.cpus[cpu].held.nested_upper[level as usize - 2].capacity() > 0;
-            cycles += self.table(cpu, entry, !upper || kept);
-            if kept {
-                let number = gpn >> (9 * (level - 1));
-                let cache = &mut self.cpus[cpu].held.nested_upper[level as usize - 2];
-                let out = cache.insert(number, number, Source { page: 0, entry });
-                self.pushed_out(cpu, out);
-            }
-        }
-        let first = gpn & !((1 << (size.shift() - 12)) - 1);
-        let source = Source {
-            page: self.page(first),
-            entry: nested_entry(leaf, gpn),
-        };
-        let out = self.cpus[cpu].held.nested.insert(key, index, source);
-        self.pushed_out(cpu, out);
-        (cycles, source)
-    }
-
-    /// Walks both dimensions for data page `page` of space `number`.
-    fn walk(&mut self, cpu: usize, number: usize, page: u64) -> (f64, Source) {
-        let space = self.guest.spaces[number].clone();
-        let leaf = space.size.level();
-        let small = space.virtual_page(page);
-        let key = |level: u32| space.asid << 40 | small >> (9 * (level - 1));
-        let mut cycles = self.lat.walk;
-        let mut top = 4;
-        let mut located = None;
-        self.counts.mmu_lookups += 1;
-        if let Mmu::Virtual(levels) = &mut self.cpus[cpu].held.mmu {
-            for level in leaf + 1..=4 {
-                let cache = &mut levels[level as usize - 2];
-                if let Some(s) = cache.find(key(level), key(level)) {
-                    located = Some(*s);
-                    top = level - 1;
-                    break;
-                }
-            }
-        }
-        // The source of the table that was read last but one is what the entry
-        // above it depends on.
-        for level in (leaf..=top).rev() {
-            let (table, entry) = space.entry(level, page);
-            let source = match located.take() {
-                Some(s) => {
-                    self.checked(table, s.page, PageSize::Size4K);
-                    s
-                }
-                None => {
-                    let (more, s) = self.table_page(cpu, table);
-                    cycles += more;
-                    self.remember(cpu, level + 1, key(level + 1), s);
-                    s
-                }
-            };
-            let at = (u64::from(source.page) << 12) | (entry * 8);
-            cycles += self.table(cpu, at, false);
-        }
-        let (more, source) = self.nested(cpu, space.physical_page(page), space.size);
-        (cycles + more, source)
-    }
-
-    /// Where the guest's table page `gpn` is.
-    fn table_page(&mut self, cpu: usize, gpn: Gpn) -> (f64, Source) {
-        if let Mmu::Physical(pages) = &mut self.cpus[cpu].held.mmu {
-            if let Some(s) = pages.find(gpn, gpn).copied() {
-                self.checked(gpn, s.page, PageSize::Size4K);
-                return (0.0, s);
-            }
-        }
-        let (cycles, s) = self.nested(cpu, gpn, PageSize::Size4K);
-        if let Mmu::Physical(pages) = &mut self.cpus[cpu].held.mmu {
-            let out = pages.insert(gpn, gpn, s);
-            self.pushed_out(cpu, out);
-        }
-        (cycles, s)
-    }
-
-    /// Puts the guest's entry of `level`, which leads to the table that `source`
-    /// says, into the cache of that level, if there is one.
-    fn remember(&mut self, cpu: usize, level: u32, key: u64, source: Source) {
-        if let Mmu::Virtual(levels) = &mut self.cpus[cpu].held.mmu {
-            if let Some(cache) = levels.get_mut(level as usize - 2) {
-                let out = cache.insert(key, key, source);
-                self.pushed_out(cpu, out);
-            }
-        }
+        let home = self.home(line);
+        self.counts.lines(home == OFF_CHIP, lines);
+        let cycles = self.memory.fill(STACKED, home, false, write);
+        (cycles, From::Memory)
     }
 
     /// Makes an access of `cpu` to `line` of the 4 KiB page `small` of the data of
@@ -652,28 +370,6 @@ impl Cores {
         }
     }
 
-    /// The store to a nested entry by `by`, or by a CPU that runs no guest. Returns
-    /// who may hold translations of its line.
-    pub fn store_entry(&mut self, by: Option<usize>, m: Message) -> u64 {
-        let line = m.line();
-        let told = self.sharers(line);
-        self.counts.directory_refs += 1;
-        self.counts.directory_table_refs += u64::from(self.tracks != Tracks::Nothing);
-        match by {
-            Some(cpu) => {
-                let (cycles, _) = self.reference(cpu, line, true, false);
-                self.stop(cpu, cycles, Why::Fault);
-            }
-            None => {
-                self.directory.write(line, None, &mut self.gone);
-                for cpu in bits(told) {
-                    self.drop_line(cpu, line);
-                }
-            }
-        }
-        told
-    }
-
     /// The traffic of copying a page of `size` between two nodes. Returns the
     /// cycles that its lines take.
     pub fn copy(&mut self, from: usize, to: usize, size: PageSize) -> f64 {
@@ -686,18 +382,6 @@ impl Cores {
             cycles += self.memory.write_back(STACKED, to);
         }
         cycles / self.prices.copy_window
-    }
-
-    /// Takes the lines of a frame that is written anew out of all caches.
-    pub fn overwrite(&mut self, page: u32, size: PageSize) {
-        let first = u64::from(page) << 6;
-        for line in first..first + size.bytes() / 64 {
-            let (sharers, _) = self.directory.write(line, None, &mut self.gone);
-            for cpu in bits(sharers) {
-                self.drop_line(cpu, line);
-            }
-            self.llc.invalidate(Key::new(line));
-        }
     }
 }
 
@@ -725,5 +409,4 @@ pub fn bits(mask: u64) -> impl Iterator<Item = usize> {
 }
 
 #[cfg(test)]
-#[path = "form_tests.rs"]
 mod tests;

@@ -5,7 +5,7 @@
 //!
 //! Reading order: [`machine`], [`guest`] (where things are), [`program`], [`pager`]
 //! (who is in stacked memory), [`cotag`], [`directory`], [`cores`] (an access and its
-//! walk), [`scheme`], [`sim`] (a run),
+//! walk), [`scheme`], [`sim`] (a run), [`tape`] (remaps that were recorded),
 //! [`energy`].
 //!
 //! It takes TLB and cache shapes, memory with its queues, the shared cache, page
@@ -24,3 +24,4 @@ pub mod pager;
 pub mod program;
 pub mod scheme;
 pub mod sim;
+pub mod tape;

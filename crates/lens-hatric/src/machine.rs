@@ -4,7 +4,9 @@
 
 use crate::energy::Energy;
 use lens::machine::{Machine, MachineError};
-use lens::units::Latency;
+use lens::part::Memory;
+use lens::part::memory::QueuedMemory;
+use lens::units::{Bandwidth, Latency};
 use serde::Deserialize;
 
 /// The machines that come with this crate: name and TOML text.
@@ -108,6 +110,8 @@ pub struct Extra {
     pub snoop_steal: Latency,
     /// Time between two settings of waiting times.
     pub quantum: Latency,
+    /// How much slower others make memory off-chip by loading it, 1 to 16.
+    pub contention: f64,
     /// What events and time take of energy.
     pub energy: Energy,
 }
@@ -204,6 +208,7 @@ impl Stacked {
             ));
         }
         Refused::unless_in("part.hatric.copy_window", extra.copy_window, 1.0, 32.0)?;
+        Refused::unless_in("part.hatric.contention", extra.contention, 1.0, 16.0)?;
         extra.energy.check()?;
         let quantum = extra.quantum.at(m.clock).0;
         Refused::unless_in("part.hatric.quantum (cycles)", quantum, 10.0, 1e6)?;
@@ -285,6 +290,26 @@ impl Stacked {
         self.lens.nodes()[OFF_CHIP].memory.0 >> 12
     }
 
+    /// Both memories, idle but for the programs that load memory off-chip.
+    ///
+    /// These keep as many lines under way there, in a memory of `contention` times the
+    /// bandwidth, as make a line that comes alone take `contention` times its latency.
+    pub fn memory(&self) -> QueuedMemory {
+        let slower = self.extra.contention;
+        if slower == 1.0 {
+            return QueuedMemory::new(&self.lens);
+        }
+        let mut m = self.lens.clone();
+        let node = m.nodes()[OFF_CHIP];
+        let bandwidth = Bandwidth(node.bandwidth.0 * slower);
+        m.node[0].bandwidth = Some(bandwidth);
+        let line = bandwidth.cycles_per_line(m.clock).0 / node.random_efficiency;
+        m.interferer.outstanding = slower * m.latency(OFF_CHIP, OFF_CHIP) / line;
+        let mut memory = QueuedMemory::new(&m);
+        memory.add_interferer(OFF_CHIP);
+        memory
+    }
+
     /// Prices in cycles.
     pub fn prices(&self) -> Prices {
         let x = &self.extra;
@@ -323,6 +348,42 @@ mod tests {
         assert_eq!(m.prices().exit, 1300.0);
     }
 
+    /// Cycles that a line off-chip takes where `n` are always under way.
+    fn cycles_of_a_line(contention: &str, n: u32) -> f64 {
+        let values = [("part.hatric.contention", contention)];
+        let m = Stacked::from_toml_with(BUILTIN[0].1, &values).unwrap();
+        let mut memory = m.memory();
+        let quantum = 50_000.0;
+        let mut due = vec![0.0; n as usize];
+        let (mut lines, rounds) = (0u64, 100);
+        for round in 0..rounds {
+            let end = quantum * f64::from(round + 1);
+            for t in &mut due {
+                while *t < end {
+                    *t += memory.read(OFF_CHIP, OFF_CHIP);
+                    lines += u64::from(round >= rounds / 2);
+                }
+            }
+            memory.end_quantum(quantum);
+        }
+        f64::from(n) * quantum * f64::from(rounds / 2) / lines as f64
+    }
+
+    #[test]
+    fn others_make_memory_off_chip_slower_and_many_get_their_share_of_it() {
+        let line = 64.0 / 25.6e9 * 2.1e9 / 0.75;
+        let near = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 0.02, "{a} for {b}");
+        near(cycles_of_a_line("1.0", 1), 200.0);
+        near(cycles_of_a_line("1.0", 160), 160.0 * line);
+        // Of four times the bandwidth, behind lines that take four times the latency.
+        near(cycles_of_a_line("4.0", 1), 4.0 * 200.0);
+        near(
+            cycles_of_a_line("4.0", 160),
+            4.0 * 200.0 + 160.0 * line / 4.0,
+        );
+        near(cycles_of_a_line("2.0", 1), 2.0 * 200.0);
+    }
+
     #[test]
     fn refusals_name_the_key_the_value_and_what_is_allowed() {
         let why = |values: &[(&str, &str)]| {
@@ -335,6 +396,11 @@ mod tests {
             ("part.hatric.mmu_index", "\"host\"", "guest-virtual"),
             ("part.hatric.exits", "\"1 cycles\"", "exits"),
             ("part.hatric.copy_window", "0.5", "copy_window"),
+            (
+                "part.hatric.contention",
+                "0.5",
+                "contention is 0.5; 1 to 16",
+            ),
             ("cores_per_socket", "65", "64"),
             ("page_table_levels", "5", "4 to 4"),
             ("cache.adjacent_line_prefetch", "true", "false is allowed"),

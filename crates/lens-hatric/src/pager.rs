@@ -6,6 +6,8 @@
 //! of page references alone and takes no time in here, so every scheme sees the
 //! same remaps, and a pager can be run ahead without caches.
 
+mod told;
+
 use crate::guest::{Gpn, Guest};
 use crate::machine::Refused;
 use lens::address::PageSize;

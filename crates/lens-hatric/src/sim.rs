@@ -7,17 +7,20 @@
 //! So all see the same accesses and the same remaps in the same order, and differ in
 //! time alone.
 
-use crate::cores::{Cores, Placement};
-use crate::cotag::Message;
-use crate::counts::{Counts, Why};
-use crate::guest::{Gpn, Guest, nested_entry};
-use crate::machine::{OFF_CHIP, Refused, STACKED, Stacked};
-use crate::pager::{Pager, Policy, Step};
+mod window;
+
+pub use window::Window;
+
+use crate::cores::Placement;
+use crate::counts::Counts;
+use crate::guest::{Gpn, Guest};
+use crate::machine::{Refused, Stacked};
+use crate::pager::{Pager, Policy};
 use crate::program::{Program, Thread, Visit};
-use crate::scheme::{Change, Ideal, Scheme};
-use lens::address::PageSize;
-use lens::pipe::Pace;
+use crate::scheme::{Ideal, Scheme};
+use crate::tape::Tape;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// What is run.
 #[derive(Debug, Clone)]
@@ -41,6 +44,8 @@ pub struct Setup {
     pub scale: usize,
     /// Seed of the generators.
     pub seed: u64,
+    /// Remaps in place of the pager's.
+    pub tape: Option<Arc<Tape>>,
 }
 
 impl Setup {
@@ -56,6 +61,7 @@ impl Setup {
             accesses: 4_000_000,
             scale: 1,
             seed: 1,
+            tape: None,
         }
     }
 
@@ -80,10 +86,48 @@ impl Setup {
                 ),
             ));
         }
+        for (name, program, n) in &self.programs {
+            if let Some(recorded) = program.recorded_threads().filter(|r| r != n) {
+                return Err(Refused::value(
+                    format!("vCPUs of {name}"),
+                    n,
+                    format!("{recorded} are allowed, the threads of its trace"),
+                ));
+            }
+        }
         Refused::unless_in("copy-wait", self.copy_wait, 0.0, 1.0)?;
         Refused::unless_in("turnover", self.turnover, 0.0, 100.0)?;
         Refused::unless_in("accesses", self.accesses as f64, 1e3, 1e12)?;
         Refused::unless_in("scale", self.scale as f64, 1.0, 16.0)
+    }
+}
+
+impl Setup {
+    /// Whether `tape` is one of `guest` on `machine`, and long enough.
+    fn fits(&self, tape: &Tape, guest: &Guest, machine: &Stacked) -> Result<(), Refused> {
+        let h = &tape.header;
+        let of = |key: &str, value: u64, lo: u64, hi: u64| match (lo..=hi).contains(&value) {
+            true => Ok(()),
+            false => Err(Refused::value(
+                format!("{key} of the tape"),
+                value,
+                match lo == hi {
+                    true => format!("{lo} is allowed, as this run has"),
+                    false => format!("{lo} to {hi} is allowed, what this run needs and has"),
+                },
+            )),
+        };
+        let vcpus = self.vcpus() as u64;
+        let [stacked, off_chip] = [machine.stacked_pages(), machine.off_chip_pages()];
+        of("stacked", h.stacked, stacked, stacked)?;
+        of("memory", h.memory, guest.pages(), stacked + off_chip)?;
+        of("vcpus", h.vcpus.into(), vcpus, vcpus)?;
+        of(
+            "end",
+            tape.end.end,
+            self.accesses / 2 + self.accesses,
+            u64::MAX,
+        )
     }
 }
 
@@ -165,7 +209,13 @@ impl Steady {
                 says,
             ));
         }
-        let pager = Pager::new(&guest, frames, setup.policy, setup.seed)?;
+        let pager = match &setup.tape {
+            Some(tape) => {
+                setup.fits(tape, &guest, machine)?;
+                Pager::told(&tape.header)
+            }
+            None => Pager::new(&guest, frames, setup.policy, setup.seed)?,
+        };
         let mut threads = Vec::new();
         for (space, (_, program, count)) in programs.iter().enumerate() {
             let own = setup.seed ^ (space as u64) << 16;
@@ -193,6 +243,9 @@ impl Steady {
         };
         if programs.len() > 1 {
             steady.find_paces();
+        }
+        if setup.tape.is_some() {
+            return Ok(steady);
         }
         let fits = steady.guest.pages() + 1024 <= frames;
         if fits && setup.policy.defragment == 0 {
@@ -319,245 +372,5 @@ fn pages_of(guest: &Guest, space: usize, small: u64) -> [Gpn; 2] {
     [table, s.physical_page(page)]
 }
 
-/// A window that is timed.
-pub struct Window {
-    /// The hardware.
-    pub cores: Cores,
-    scheme: Box<dyn Scheme>,
-    turns: Turns,
-    policy: Policy,
-    copy_wait: f64,
-    stolen_daemon: bool,
-    /// Accesses that each CPU has made since the beginning.
-    made: Vec<u64>,
-    began: Vec<f64>,
-    total: u64,
-    steps: Vec<Step>,
-}
-
-impl Window {
-    /// Cold caches under `scheme`, everything else as in `steady`.
-    pub fn new(steady: &Steady, placement: Placement, scheme: Box<dyn Scheme>) -> Self {
-        let programs = &steady.setup.programs;
-        let pace = |p: &Program| Pace {
-            base: p.base,
-            window: p.window,
-        };
-        let paces: Vec<Pace> = programs
-            .iter()
-            .flat_map(|(_, p, n)| std::iter::repeat_n(pace(p), *n))
-            .collect();
-        let mut cores = Cores::new(
-            &steady.machine,
-            steady.setup.scale,
-            steady.guest.clone(),
-            &paces,
-            placement,
-            scheme.tracks(),
-            scheme.finite_directory(),
-        );
-        if placement == Placement::Paged {
-            cores.pager = Some(steady.pager.clone());
-        }
-        let n = paces.len();
-        Window {
-            cores,
-            scheme,
-            turns: steady.turns.clone(),
-            policy: steady.setup.policy,
-            copy_wait: steady.setup.copy_wait,
-            stolen_daemon: steady.setup.stolen_daemon,
-            made: vec![0; n],
-            began: vec![0.0; n],
-            total: 0,
-            steps: Vec::new(),
-        }
-    }
-
-    /// Begins to count.
-    pub fn begin(&mut self) {
-        self.cores.counts = Counts::default();
-        self.made.fill(0);
-        for (cpu, began) in self.began.iter_mut().enumerate() {
-            *began = self.cores.clock(cpu);
-        }
-    }
-
-    /// Makes `accesses`.
-    pub fn run(&mut self, accesses: u64) {
-        let every = self.policy.daemon.map_or(u64::MAX, |d| d.every);
-        let defragment = match self.policy.defragment {
-            0 => u64::MAX,
-            n => n,
-        };
-        for _ in 0..accesses {
-            self.one();
-            if self.cores.pager.is_some() {
-                if self.total % every == 0 {
-                    self.daemon();
-                }
-                if self.total % defragment == 0 {
-                    self.defragment();
-                }
-            }
-        }
-    }
-
-    /// Makes the next access.
-    fn one(&mut self) {
-        let cpu = self.turns.next();
-        let t = &mut self.turns.threads[cpu];
-        let (visit, number) = match t.visit.take() {
-            Some(v) => v,
-            None => (t.thread.visit(), 0),
-        };
-        let (line, access) = t.thread.access(visit, number);
-        if number + 1 < visit.lines {
-            t.visit = Some((visit, number + 1));
-        }
-        let space = t.space;
-        self.turns.at[cpu] += self.turns.pace[cpu];
-        self.total += 1;
-        self.made[cpu] += 1;
-        if self.cores.pager.is_some() {
-            self.bring(cpu, pages_of(&self.cores.guest, space, visit.page));
-        }
-        self.cores.access(cpu, space, visit.page, line, access);
-    }
-
-    /// Sees to it that `pages` are all in.
-    #[inline]
-    fn bring(&mut self, cpu: usize, pages: [Gpn; 2]) {
-        // To bring the second may evict the first, if memory is tiny.
-        for _ in 0..8 {
-            let pager = self.cores.pager.as_mut().expect("this run pages");
-            match pages.iter().find(|&&gpn| pager.reference(gpn).is_none()) {
-                None => return,
-                Some(&gpn) => self.fault(cpu, gpn),
-            }
-        }
-        panic!("stacked memory is too small for one access");
-    }
-
-    #[cold]
-    fn fault(&mut self, cpu: usize, gpn: Gpn) {
-        let mut steps = std::mem::take(&mut self.steps);
-        let pager = self.cores.pager.as_mut().expect("this run pages");
-        pager.fault(gpn, &self.cores.guest, &mut steps);
-        self.cores.counts.faults += 1;
-        let p = self.cores.prices;
-        self.cores.stop(cpu, p.exit + p.fault, Why::Fault);
-        self.apply(Some(cpu), &mut steps);
-        self.steps = steps;
-    }
-
-    fn daemon(&mut self) {
-        let mut steps = std::mem::take(&mut self.steps);
-        let pager = self.cores.pager.as_mut().expect("this run pages");
-        pager.daemon(&mut steps);
-        if !steps.is_empty() {
-            let by = self.agent();
-            if let Some(cpu) = by {
-                let p = self.cores.prices;
-                let pages = steps.len() as f64;
-                let cycles = p.exit + p.daemon_step + pages * p.daemon_page;
-                self.cores.stop(cpu, cycles, Why::Evict);
-            }
-            self.apply(by, &mut steps);
-        }
-        self.steps = steps;
-    }
-
-    fn defragment(&mut self) {
-        let mut steps = std::mem::take(&mut self.steps);
-        let pager = self.cores.pager.as_mut().expect("this run pages");
-        pager.defragment(&self.cores.guest, &mut steps);
-        let by = self.agent();
-        self.apply(by, &mut steps);
-        self.steps = steps;
-    }
-
-    /// The vCPU that the hypervisor's own work takes time of, if it does.
-    fn agent(&self) -> Option<usize> {
-        let n = self.cores.count() as u64;
-        self.stolen_daemon.then(|| (self.total / 7 % n) as usize)
-    }
-
-    /// Makes the changes that `steps` say, on behalf of `by`, and lets the scheme
-    /// know.
-    fn apply(&mut self, by: Option<usize>, steps: &mut Vec<Step>) {
-        let cores = &mut self.cores;
-        for step in steps.drain(..) {
-            let p = cores.prices;
-            let small = PageSize::Size4K;
-            let (gpn, size, waits, was_absent) = match step {
-                Step::In { gpn, prefetched } => (gpn, small, !prefetched, true),
-                Step::Out { gpn, awaited } => (gpn, small, awaited, false),
-                Step::Moved { gpn, size } => (gpn, size, false, false),
-            };
-            let c = &mut cores.counts;
-            c.table_pages += u64::from(cores.guest.owner(gpn).is_none());
-            *match step {
-                Step::In { prefetched, .. } if prefetched => &mut c.in_prefetched,
-                Step::In { .. } => &mut c.in_demanded,
-                Step::Out { awaited, .. } if awaited => &mut c.out_awaited,
-                Step::Out { .. } => &mut c.out_ahead,
-                Step::Moved { .. } => &mut c.moved,
-            } += 1;
-            let (from, to) = match step {
-                Step::In { .. } => (OFF_CHIP, STACKED),
-                Step::Out { .. } => (STACKED, OFF_CHIP),
-                Step::Moved { .. } => (STACKED, STACKED),
-            };
-            if to == STACKED {
-                let pager = cores.pager.as_ref().expect("this run pages");
-                if let Some(frame) = pager.frame(gpn) {
-                    cores.overwrite(frame, size);
-                }
-            }
-            let lines = cores.copy(from, to, size);
-            if let Some(cpu) = by.filter(|_| waits) {
-                if matches!(step, Step::Out { .. }) {
-                    cores.stop(cpu, p.victim, Why::Evict);
-                }
-                cores.stop(cpu, self.copy_wait * (p.copy + lines), Why::Copy);
-            }
-            let message = Message {
-                entry: nested_entry(size.level(), gpn),
-                level: size.level(),
-            };
-            let told = cores.store_entry(by, message);
-            let change = Change {
-                message,
-                by,
-                was_absent,
-                told,
-            };
-            self.scheme.stored(&change, cores);
-        }
-        self.scheme.finished(by, cores);
-    }
-
-    /// What has been counted since it began.
-    fn outcome(self, steady: &Steady) -> Outcome {
-        let mut first = 0;
-        let programs = steady.setup.programs.iter().map(|(_, _, n)| {
-            let cpus = first..first + n;
-            first += n;
-            let cycles: f64 = cpus
-                .clone()
-                .map(|c| self.cores.clock(c) - self.began[c])
-                .sum();
-            let made: u64 = self.made[cpus].iter().sum();
-            cycles / made.max(1) as f64
-        });
-        Outcome {
-            programs: programs.collect(),
-            counts: self.cores.counts,
-        }
-    }
-}
-
 #[cfg(test)]
-#[path = "sim_tests.rs"]
 mod tests;

@@ -3,6 +3,7 @@
 
 mod case;
 mod claims;
+mod inputs;
 mod many;
 mod mix;
 mod plot;
@@ -10,6 +11,7 @@ mod run;
 mod statements;
 mod sweep;
 mod table;
+mod tape;
 
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
@@ -30,6 +32,8 @@ enum Command {
     Mix(mix::MixArgs),
     /// Set all that the thesis says in numbers beside what is modelled
     Table(table::TableArgs),
+    /// Count what changes cost in tapes of a real hypervisor
+    Tape(tape::TapeArgs),
     /// List programs and schemes
     List(ListArgs),
 }
@@ -51,13 +55,14 @@ pub fn run(args: &HatricArgs) -> anyhow::Result<ExitCode> {
         Command::Sweep(a) => sweep::run(a),
         Command::Mix(a) => mix::run(a),
         Command::Table(a) => table::run(a),
+        Command::Tape(a) => tape::run(a),
         Command::List(a) => list(a),
     }
 }
 
 fn list(a: &ListArgs) -> anyhow::Result<ExitCode> {
     println!("programs:");
-    for (name, p) in case::programs(a.programs.as_deref())?.0 {
+    for (name, p) in inputs::programs(a.programs.as_deref())?.0 {
         let kind = if p.sequential { "mixes " } else { "" };
         println!(
             "  {name:<14} {:>6} MiB  {kind}{}",

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! One setup timed under several schemes: what was asked for, and what was modelled.
 
+use super::inputs;
 use crate::util::fingerprint;
 use anyhow::Context;
 use clap::Args;
 use lens_hatric::cores::Placement;
 use lens_hatric::energy::{self, Joules};
-use lens_hatric::machine::{BUILTIN, Stacked};
+use lens_hatric::machine::Stacked;
 use lens_hatric::pager::Policy;
-use lens_hatric::program::{self, Program};
+use lens_hatric::program::Program;
 use lens_hatric::scheme::Spec;
 use lens_hatric::sim::{Outcome, Setup, Steady};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// Changes when the same question may get another answer.
 const MODEL: &str = "hatric-2";
@@ -46,6 +46,9 @@ pub struct Options {
     /// A TOML file of programs in place of those that come with it
     #[arg(long, value_name = "FILE")]
     pub programs: Option<String>,
+    /// Remaps that were recorded, played in place of the pager
+    #[arg(long, value_name = "FILE")]
+    pub tape: Option<String>,
     /// Accesses of all CPUs that are timed
     #[arg(long, default_value_t = 4_000_000)]
     pub accesses: u64,
@@ -92,7 +95,10 @@ pub struct Case {
     pub set: Vec<String>,
     /// What is assumed of programs, times some factor.
     pub scale_program: Vec<String>,
-    /// Of the machine's and the programs' texts.
+    /// A tape in place of the pager.
+    #[serde(default)]
+    pub tape: Option<String>,
+    /// Of the machine's and the programs' texts, of traces and the tape.
     pub fingerprint: u64,
     /// Accesses that are timed.
     pub accesses: u64,
@@ -164,26 +170,6 @@ pub struct Report {
     pub lines: Vec<Line>,
 }
 
-/// All programs of a file, or those that come with the model; and the text.
-pub fn programs(file: Option<&str>) -> anyhow::Result<(BTreeMap<String, Program>, String)> {
-    let Some(path) = file else {
-        return Ok((Program::builtin(), program::BUILTIN.to_owned()));
-    };
-    let text = std::fs::read_to_string(path).with_context(|| format!("reading {path}"))?;
-    let all = Program::read(&text).with_context(|| path.to_owned())?;
-    Ok((all, text))
-}
-
-fn machine_text(name: &str) -> anyhow::Result<String> {
-    if let Some((_, text)) = BUILTIN.iter().find(|(n, _)| *n == name) {
-        return Ok((*text).to_owned());
-    }
-    std::fs::read_to_string(name).with_context(|| {
-        let names: Vec<&str> = BUILTIN.iter().map(|(n, _)| *n).collect();
-        format!("machine {name}; there are {}, or a file", names.join(", "))
-    })
-}
-
 /// Reads a list of schemes.
 pub fn schemes(text: &str) -> anyhow::Result<Vec<Spec>> {
     let between = if text.contains(';') { ';' } else { ',' };
@@ -221,7 +207,7 @@ pub struct Ready {
 impl Ready {
     /// Checks everything but what only the pager finds.
     pub fn new(programs: &[String], vcpus: u32, o: &Options) -> anyhow::Result<Self> {
-        let machine_text = machine_text(&o.machine)?;
+        let machine_text = inputs::machine_text(&o.machine)?;
         let pairs = o
             .set
             .iter()
@@ -233,11 +219,17 @@ impl Ready {
         let machine =
             Stacked::from_toml_with(&machine_text, &pairs).with_context(|| o.machine.clone())?;
         let specs = schemes(&o.schemes)?;
-        let (all, programs_text) = self::programs(o.programs.as_deref())?;
+        let (all, programs_text) = inputs::programs(o.programs.as_deref())?;
+        let mut recorded = String::new();
         let chosen = programs
             .iter()
             .map(|name| {
                 let mut program = Program::find(&all, name)?.clone();
+                if let Some(path) = &program.trace {
+                    let (trace, print) = inputs::trace(o.programs.as_deref(), path)?;
+                    program = program.play(trace).with_context(|| path.clone())?;
+                    recorded += &format!("{name} {print:016x}\n");
+                }
                 for text in &o.scale_program {
                     let pair = text.split_once('=');
                     let pair = pair.and_then(|(key, n)| Some((key, n.parse().ok()?)));
@@ -250,6 +242,14 @@ impl Ready {
             })
             .collect::<anyhow::Result<Vec<_>>>()?;
         let (name, first, _) = chosen.first().context("no program is named")?;
+        let tape = match &o.tape {
+            Some(path) => {
+                let (tape, print) = inputs::tape(path)?;
+                recorded += &format!("{print:016x}\n");
+                Some(tape)
+            }
+            None => None,
+        };
         let patience = o.patience.unwrap_or(PATIENCE);
         let setup = Setup {
             policy: Policy {
@@ -263,6 +263,7 @@ impl Ready {
             accesses: o.accesses,
             scale: o.scale,
             seed: o.seed,
+            tape,
             ..Setup {
                 programs: chosen.clone(),
                 ..Setup::of(name, first, vcpus as usize)
@@ -279,7 +280,11 @@ impl Ready {
                 machine: o.machine.clone(),
                 set: o.set.clone(),
                 scale_program: o.scale_program.clone(),
-                fingerprint: fingerprint(&[&machine_text, &programs_text]),
+                tape: o.tape.clone(),
+                fingerprint: match recorded.as_str() {
+                    "" => fingerprint(&[&machine_text, &programs_text]),
+                    _ => fingerprint(&[&machine_text, &programs_text, &recorded]),
+                },
                 accesses: o.accesses,
                 turnover: o.turnover,
                 patience,
@@ -303,7 +308,7 @@ impl Ready {
             let stays = ["base=", "window=", "stores=", "dependent="];
             !stays.iter().any(|key| text.starts_with(key))
         };
-        (c.programs.len() == 1).then(|| {
+        (c.programs.len() == 1 && c.tape.is_none()).then(|| {
             format!(
                 "{:?} {} {} {} {} {} {} {} {:?}",
                 c.programs,

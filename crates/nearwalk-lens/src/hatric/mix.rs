@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! `nearwalk lens hatric mix`: sequential programs in one VM, drawn, as in Figure 2.13.
 
-use super::case::{self, Line, Options, Ready, Report};
+use super::case::{Line, Options, Ready, Report};
+use super::inputs;
 use super::many::{self, Format, Output};
 use clap::Args;
 use lens::hash::{Rng, mix};
@@ -42,7 +43,7 @@ fn draw(names: &[String], number: u32, of: u32, seed: u64) -> Vec<String> {
 pub fn cases(mixes: u32, of: u32, options: &Options) -> anyhow::Result<Vec<Ready>> {
     let mut options = options.clone();
     options.patience.get_or_insert(PATIENCE);
-    let (all, _) = case::programs(options.programs.as_deref())?;
+    let (all, _) = inputs::programs(options.programs.as_deref())?;
     let names: Vec<String> = all
         .iter()
         .filter(|(_, program)| program.sequential)

@@ -2,8 +2,8 @@
 //! Whole runs on a small machine: an oracle, what all schemes share, and closed forms.
 
 use super::*;
-use crate::cores::Tracks;
-use crate::scheme::Spec;
+use crate::cores::{Cores, Tracks};
+use crate::scheme::{Change, Spec};
 use lens::address::PageSize;
 
 const SCHEMES: [&str; 10] = [
@@ -51,6 +51,95 @@ fn setup(p: &Program) -> Setup {
         },
         ..Setup::of("p", p, 4)
     }
+}
+
+/// A tape of four vCPUs on [`machine`] with 24 MiB: pages come, go and move in turns.
+fn tape(end: u64) -> Tape {
+    use crate::tape::{End, Event, Header, What};
+    let event = |i: u64| {
+        let (what, page) = match i % 3 {
+            0 => (What::Out, i / 3),
+            1 => (What::In, 2000 + i / 3),
+            _ => (What::Moved, 900),
+        };
+        Event {
+            at: i * 20,
+            what,
+            page: Some(page),
+            cpu: (i % 2 == 0).then_some((i % 4) as u32),
+            vcpus: 4,
+            exits: 3,
+            interrupts: 3,
+            flushes: 4,
+        }
+    };
+    let events: Vec<Event> = (0..1200).map(event).collect();
+    let tape = Tape {
+        header: Header {
+            tape: Header::FORMAT.to_owned(),
+            version: Header::VERSION,
+            memory: 7000,
+            stacked: 2048,
+            vcpus: 4,
+            resident: vec![(0, 2000)],
+            note: String::new(),
+        },
+        end: End {
+            end,
+            events: events.len() as u64,
+        },
+        events,
+    };
+    Tape::read(tape.text().as_bytes()).unwrap()
+}
+
+#[test]
+fn a_tape_is_played_in_place_of_the_pager() {
+    let mut s = setup(&program("24 MiB", ""));
+    s.tape = Some(Arc::new(tape(30_000)));
+    let steady = Steady::reach(&machine(&[]), &s).unwrap();
+    for scheme in SCHEMES {
+        let c = run(&steady, scheme).counts;
+        // What falls into the window: one of 20 accesses of it.
+        assert_eq!(c.remaps(), 16_000 / 20, "{scheme}");
+        assert_eq!((c.faults, c.moved), (400, 267), "{scheme}");
+        assert_eq!(c.stale_uses, 0, "{scheme}");
+        assert!(c.off_chip_lines > 10_000, "pages off-chip are used: {c:?}");
+    }
+    let cycles = |scheme| run(&steady, scheme).cycles_per_access();
+    assert!(cycles("ideal") < cycles("software"));
+}
+
+#[test]
+fn tapes_of_another_memory_or_too_short_are_refused() {
+    let why = |m: &Stacked, change: fn(&mut Setup), end| {
+        let mut s = setup(&program("24 MiB", ""));
+        s.tape = Some(Arc::new(tape(end)));
+        change(&mut s);
+        match Steady::reach(m, &s) {
+            Ok(_) => panic!("accepted"),
+            Err(e) => e.to_string(),
+        }
+    };
+    let m = machine(&[]);
+    let e = why(
+        &machine(&[("memory.per_node", "\"9 MiB\"")]),
+        |_| (),
+        30_000,
+    );
+    assert!(
+        e.contains("stacked of the tape is 2048; 2304 is allowed"),
+        "{e}"
+    );
+    let e = why(&m, |s| s.programs[0].1 = program("40 MiB", ""), 30_000);
+    assert!(
+        e.contains("memory of the tape is 7000; 10752 to 18432"),
+        "{e}"
+    );
+    let e = why(&m, |s| s.programs[0].2 = 3, 30_000);
+    assert!(e.contains("vcpus of the tape is 4; 3 is allowed"), "{e}");
+    let e = why(&m, |_| (), 24_000 - 1);
+    assert!(e.contains("end of the tape is 23999; 24000 to"), "{e}");
 }
 
 fn run(steady: &Steady, scheme: &str) -> Outcome {
@@ -235,6 +324,37 @@ fn several_programs_run_in_one_vm() {
 }
 
 #[test]
+fn a_recorded_program_pages_as_its_trace_says() {
+    let text = "[t]\nnote = \"\"\nbase = 8.0\nwindow = 4.0\ntrace = \"x\"\n";
+    let p = Program::read(text).unwrap().remove("t").unwrap();
+    let mut threads = Vec::new();
+    for t in 0..4u64 {
+        let page = |i: u64| (((i * 7919 + t * 1500) % 6000) << 12) | 64;
+        threads.push(
+            (0..20_000)
+                .map(|i| lens::access::Access::load(page(i)))
+                .collect(),
+        );
+    }
+    let recorded = crate::program::Recorded::new(threads).unwrap();
+    let mut s = setup(&p.play(Arc::new(recorded)).unwrap());
+    let steady = Steady::reach(&machine(&[]), &s).unwrap();
+    assert!(steady.turnovers >= 1.0);
+    let o = run(&steady, "hatric");
+    assert_eq!(o.counts.stale_uses, 0);
+    // Pages come again only after all others.
+    assert!(o.counts.faults > 1000, "{:?}", o.counts);
+    s.programs[0].2 = 2;
+    let Err(e) = Steady::reach(&machine(&[]), &s) else {
+        panic!("accepted")
+    };
+    assert!(
+        e.to_string().contains("vCPUs of p is 2; 4 are allowed"),
+        "{e}"
+    );
+}
+
+#[test]
 fn runs_that_make_no_sense_are_refused() {
     let m = machine(&[]);
     let why = |s: &Setup| match Steady::reach(&m, s) {
@@ -291,15 +411,16 @@ fn unitd_is_hatric_with_whole_addresses_where_there_are_only_tlbs() {
 fn stacked_memory_helps_streams_as_much_as_it_is_wider_and_chains_not_at_all() {
     // A slice has to see many lines: of 71 that 2000 cycles have room for, the noise
     // makes a full memory serve 8 % less.
-    let m = machine(&[
-        ("part.hatric.quantum", "\"20000 cycles\""),
-        ("memory.bandwidth", "\"25.6 GB/s\""),
-        (
-            "node",
-            "[{ memory = \"64 MiB\", latency = \"200 cycles\", bandwidth = \"6.4 GB/s\" }]",
-        ),
-    ]);
-    let gain = |window: &str, part: &str| {
+    let gain = |contention: &str, window: &str, part: &str| {
+        let m = machine(&[
+            ("part.hatric.quantum", "\"20000 cycles\""),
+            ("part.hatric.contention", contention),
+            ("memory.bandwidth", "\"25.6 GB/s\""),
+            (
+                "node",
+                "[{ memory = \"64 MiB\", latency = \"200 cycles\", bandwidth = \"6.4 GB/s\" }]",
+            ),
+        ]);
         let text = format!(
             "[p]\nnote = \"test\"\nfootprint = \"48 MiB\"\nbase = 0.0\nwindow = {window}\n\
              [[p.part]]\nweight = 1.0\nlines = 64\n{part}"
@@ -316,10 +437,14 @@ fn stacked_memory_helps_streams_as_much_as_it_is_wider_and_chains_not_at_all() {
         };
         time(Placement::Infinite) / time(Placement::OffChip)
     };
-    let stream = gain("32.0", "");
+    let stream = gain("1.0", "32.0", "");
     assert!((stream / 0.25 - 1.0).abs() < 0.02, "{stream}");
-    let chain = gain("1.0", "skew = 0.0\ndependent = 1.0\n");
-    assert!((0.85..1.0).contains(&chain), "{chain}");
+    let chain = "skew = 0.0\ndependent = 1.0\n";
+    let alone = gain("1.0", "1.0", chain);
+    assert!((0.85..1.0).contains(&alone), "{alone}");
+    // Unless others make memory off-chip slower for chains as well.
+    let loaded = gain("4.0", "1.0", chain);
+    assert!((0.24..0.26).contains(&loaded), "{loaded}");
 }
 
 #[test]

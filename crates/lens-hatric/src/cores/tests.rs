@@ -3,6 +3,7 @@
 //! access and each change is made by hand.
 
 use super::*;
+use crate::cotag::Message;
 use crate::scheme::{Change, Scheme, Spec};
 use lens::hash::Rng;
 
