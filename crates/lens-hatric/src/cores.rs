@@ -101,6 +101,12 @@ pub struct Cores {
     memory: QueuedMemory,
     tracks: Tracks,
     home: usize,
+    /// One dimension of tables alone.
+    native: bool,
+    /// Of the tables whose entries change.
+    pub copies: usize,
+    /// Space of each CPU's program.
+    pub runs: Vec<usize>,
     /// Pages that are off-chip are used where they are, and not brought in first.
     pub in_place: bool,
     lat: Latencies,
@@ -161,6 +167,9 @@ impl Cores {
                 Placement::OffChip => OFF_CHIP,
                 _ => STACKED,
             },
+            native: m.extra.native,
+            copies: m.extra.replicas,
+            runs: vec![0; n],
             in_place: false,
             lat: Latencies {
                 l1: at(c.l1.latency),
@@ -189,6 +198,11 @@ impl Cores {
     /// CPUs that the directory takes for holders of `line`.
     pub fn sharers(&self, line: u64) -> u64 {
         self.directory.known(line).map_or(0, |k| k.sharers)
+    }
+
+    /// Whether there is no VM.
+    pub fn native(&self) -> bool {
+        self.native
     }
 
     /// System-physical page of `gpn`.

@@ -152,19 +152,31 @@ impl Structures {
             sets => Assoc::new(sets * scale, e.ways),
         };
         let (t, w) = (&m.lens.tlb, &m.lens.walker);
+        let none = lens::machine::Entries {
+            entries: 0,
+            ways: 0,
+        };
+        let native = m.extra.native;
+        let guest = [w.level2, w.level3, w.level4];
+        let nested = [w.nested_level2, w.nested_level3, w.nested_level4];
+        // Of one dimension, those of the guest's tables.
+        let (guest, nested) = match native {
+            true => ([none; 3], guest),
+            false => (guest, nested),
+        };
         Structures {
             tlb1: [of(t.l1_4k), of(t.l1_2m)],
             tlb2: of(t.l2),
             tlb2_large: t.l2_holds_2m,
             mmu: match m.extra.mmu_index {
-                MmuIndex::GuestVirtual => Mmu::Virtual([w.level2, w.level3, w.level4].map(wider)),
+                MmuIndex::GuestVirtual => Mmu::Virtual(guest.map(wider)),
                 MmuIndex::GuestPhysical => {
                     let ways = m.extra.mmu_ways;
                     Mmu::Physical(Assoc::new(m.mmu_entries() / ways * scale, ways))
                 }
             },
-            nested: of(w.nested_tlb),
-            nested_upper: [w.nested_level2, w.nested_level3, w.nested_level4].map(wider),
+            nested: of(if native { none } else { w.nested_tlb }),
+            nested_upper: nested.map(wider),
         }
     }
 

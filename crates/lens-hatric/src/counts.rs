@@ -83,6 +83,9 @@ pub struct Counts {
     pub moved: u64,
     /// Of all these changes, those of pages of guest tables.
     pub table_pages: u64,
+    /// Stores to entries that these changes made, one to each copy of a table.
+    #[serde(default)]
+    pub entry_stores: u64,
     /// Interrupts sent.
     pub ipis: u64,
     /// VM exits of CPUs that were told.

@@ -160,10 +160,14 @@ pub fn nested_entry(level: u32, gpn: Gpn) -> u64 {
     NESTED[level as usize - 1] + (gpn >> (9 * (level - 1))) * 8
 }
 
-/// The first page that the entry at `address` maps, where that is one of `level`.
+/// Bytes from an entry to the same of the next copy of its table.
+pub const COPY: u64 = 1 << 40;
+
+/// The first page that the entry at `address`, of any copy, maps, where that is one of
+/// `level`.
 #[inline]
 pub fn mapped_by(level: u32, address: u64) -> Gpn {
-    ((address - NESTED[level as usize - 1]) / 8) << (9 * (level - 1))
+    ((address % COPY - NESTED[level as usize - 1]) / 8) << (9 * (level - 1))
 }
 
 #[cfg(test)]

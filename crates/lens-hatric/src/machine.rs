@@ -10,10 +10,13 @@ use lens::units::{Bandwidth, Latency};
 use serde::Deserialize;
 
 /// The machines that come with this crate: name and TOML text.
-pub const BUILTIN: &[(&str, &str)] = &[(
-    "haswell-stacked",
-    include_str!("../machines/haswell-stacked.toml"),
-)];
+pub const BUILTIN: &[(&str, &str)] = &[
+    (
+        "haswell-stacked",
+        include_str!("../machines/haswell-stacked.toml"),
+    ),
+    ("haswell-cxl", include_str!("../machines/haswell-cxl.toml")),
+];
 
 /// Why a machine or a run was refused: the key, its value, what is allowed.
 #[derive(Debug, thiserror::Error)]
@@ -112,6 +115,11 @@ pub struct Extra {
     pub quantum: Latency,
     /// How much slower others make memory off-chip by loading it, 1 to 16.
     pub contention: f64,
+    /// No hypervisor: the tables whose entries change are those that a process is
+    /// translated by, and who is interrupted is not a guest.
+    pub native: bool,
+    /// Copies of those tables, 1 to 8, each for as many CPUs.
+    pub replicas: usize,
     /// What events and time take of energy.
     pub energy: Energy,
 }
@@ -119,8 +127,10 @@ pub struct Extra {
 /// The prices of [`Extra`] and of interrupts, in cycles.
 #[derive(Debug, Clone, Copy)]
 pub struct Prices {
-    /// A VM exit.
+    /// A VM exit, where there is a VM.
     pub exit: f64,
+    /// What a CPU that is interrupted loses: that, or the handler's time.
+    pub told: f64,
     /// A fault without its exit.
     pub fault: f64,
     /// Finding a victim.
@@ -149,7 +159,6 @@ pub struct Prices {
 const UNUSED: &[&str] = &[
     "core.window",
     "interferer",
-    "ipi.handler",
     "ipi.minor_fault",
     "ipi.remote",
     "memory.remote_cache",
@@ -209,6 +218,15 @@ impl Stacked {
         }
         Refused::unless_in("part.hatric.copy_window", extra.copy_window, 1.0, 32.0)?;
         Refused::unless_in("part.hatric.contention", extra.contention, 1.0, 16.0)?;
+        Refused::unless_in("part.hatric.replicas", extra.replicas as f64, 1.0, 8.0)?;
+        if extra.native && extra.mmu_index == MmuIndex::GuestPhysical {
+            let says = "guest-virtual is allowed where there is no guest (part.hatric.native)";
+            return Err(Refused::value(
+                "part.hatric.mmu_index",
+                "guest-physical",
+                says,
+            ));
+        }
         extra.energy.check()?;
         let quantum = extra.quantum.at(m.clock).0;
         Refused::unless_in("part.hatric.quantum (cycles)", quantum, 10.0, 1e6)?;
@@ -315,7 +333,12 @@ impl Stacked {
         let x = &self.extra;
         let at = |l: Latency| l.at(self.lens.clock).0;
         Prices {
-            exit: at(x.exit),
+            exit: if x.native { 0.0 } else { at(x.exit) },
+            told: at(if x.native {
+                self.lens.ipi.handler
+            } else {
+                x.exit
+            }),
             fault: at(x.fault),
             victim: at(x.victim),
             copy: at(x.copy),
@@ -385,6 +408,29 @@ mod tests {
     }
 
     #[test]
+    fn memory_on_cxl_is_far_and_narrow() {
+        let m = Stacked::from_toml_with(BUILTIN[1].1, &[]).unwrap();
+        let mut memory = m.memory();
+        let [near, far] = [STACKED, OFF_CHIP].map(|node| memory.read(STACKED, node));
+        // 110 and 280 ns at 2.1 GHz.
+        assert!(
+            (near - 231.0).abs() < 1e-6 && (far - 588.0).abs() < 1e-6,
+            "{near} {far}"
+        );
+        assert_eq!((m.stacked_pages(), m.off_chip_pages()), (1 << 19, 1 << 21));
+        let n = m.lens.nodes();
+        assert!((n[0].bandwidth.0 / n[1].bandwidth.0 - 9.6).abs() < 1e-9);
+        let e = [
+            ("part.hatric.native", "true"),
+            ("part.hatric.mmu_index", "\"guest-physical\""),
+        ];
+        let e = Stacked::from_toml_with(BUILTIN[0].1, &e)
+            .unwrap_err()
+            .to_string();
+        assert!(e.contains("where there is no guest"), "{e}");
+    }
+
+    #[test]
     fn refusals_name_the_key_the_value_and_what_is_allowed() {
         let why = |values: &[(&str, &str)]| {
             let e = Stacked::from_toml_with(BUILTIN[0].1, values).unwrap_err();
@@ -404,7 +450,8 @@ mod tests {
             ("cores_per_socket", "65", "64"),
             ("page_table_levels", "5", "4 to 4"),
             ("cache.adjacent_line_prefetch", "true", "false is allowed"),
-            ("ipi.handler", "\"1 cycles\"", "goes by it"),
+            ("ipi.remote", "\"1 cycles\"", "goes by it"),
+            ("part.hatric.replicas", "9", "replicas is 9; 1 to 8"),
             ("interferer.outstanding", "1.0", "goes by it"),
         ] {
             let e = why(&[(key, value)]);

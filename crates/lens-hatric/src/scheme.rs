@@ -23,6 +23,8 @@ pub struct Change {
     pub was_absent: bool,
     /// CPUs that the directory took for holders of its line before the store.
     pub told: u64,
+    /// Another copy of the table was stored to before this one, for the same change.
+    pub again: bool,
 }
 
 /// Translation coherence.
@@ -55,12 +57,7 @@ impl Scheme for Ideal {
     }
 }
 
-/// Interrupts all CPUs that run the VM, but for `by`, and waits until each is told.
-fn interrupt_all(by: Option<usize>, cores: &mut Cores) {
-    interrupt(u64::MAX, by, cores);
-}
-
-/// The same for those of `whom`.
+/// Interrupts the CPUs of `whom`, but for `by`, and waits until each is told.
 fn interrupt(whom: u64, by: Option<usize>, cores: &mut Cores) {
     let told = |cpu: &usize| Some(*cpu) != by && whom >> *cpu & 1 == 1;
     let targets = (0..cores.count()).filter(told);
@@ -75,8 +72,16 @@ fn interrupt(whom: u64, by: Option<usize>, cores: &mut Cores) {
         cores.stop(cpu, cycles, Why::Initiate);
     }
     for cpu in targets {
-        cores.counts.exits += 1;
-        cores.stop(cpu, p.exit, Why::Target);
+        cores.counts.exits += u64::from(!cores.native());
+        cores.stop(cpu, p.told, Why::Target);
+    }
+}
+
+/// Interrupts `whom`, who flush everything.
+fn flush(whom: u64, by: Option<usize>, cores: &mut Cores) {
+    interrupt(whom, by, cores);
+    for cpu in bits(whom) {
+        cores.flush(cpu);
     }
 }
 
@@ -91,13 +96,10 @@ pub struct Software {
 
 impl Scheme for Software {
     fn stored(&mut self, c: &Change, cores: &mut Cores) {
-        if c.was_absent && !self.page_in {
+        if c.again || c.was_absent && !self.page_in {
             return;
         }
-        interrupt_all(c.by, cores);
-        for cpu in 0..cores.count() {
-            cores.flush(cpu);
-        }
+        flush(cores.running(c.message), c.by, cores);
     }
 }
 
@@ -109,26 +111,32 @@ pub struct Kvm {
     /// Changes of one batch that a range covers, 1 or more.
     pub batch: u32,
     pending: u32,
+    whom: u64,
 }
 
 impl Kvm {
     /// One that covers `batch` changes by a request.
     pub fn new(batch: u32) -> Self {
-        Kvm { batch, pending: 0 }
+        Kvm {
+            batch,
+            pending: 0,
+            whom: 0,
+        }
     }
 
     fn request(&mut self, by: Option<usize>, cores: &mut Cores) {
         self.pending = 0;
-        interrupt_all(by, cores);
-        for cpu in 0..cores.count() {
-            cores.flush(cpu);
-        }
+        flush(std::mem::take(&mut self.whom), by, cores);
     }
 }
 
 impl Scheme for Kvm {
     fn stored(&mut self, c: &Change, cores: &mut Cores) {
-        self.pending += u32::from(!c.was_absent);
+        if c.was_absent || c.again {
+            return;
+        }
+        self.pending += 1;
+        self.whom |= cores.running(c.message);
         if self.pending == self.batch {
             self.request(c.by, cores);
         }
@@ -168,6 +176,27 @@ impl Scheme for Targeted {
     }
 }
 
+/// Linux without a hypervisor: for a page that was present, the CPUs of its process are
+/// interrupted and drop it, and with it their caches of upper entries.
+#[derive(Debug, Clone, Copy)]
+pub struct Shootdown;
+
+impl Scheme for Shootdown {
+    fn stored(&mut self, c: &Change, cores: &mut Cores) {
+        if c.was_absent {
+            return;
+        }
+        let whom = cores.running(c.message);
+        if !c.again {
+            interrupt(whom, c.by, cores);
+        }
+        for cpu in bits(whom) {
+            cores.vanish(cpu, c.message);
+            cores.flush_rest(cpu);
+        }
+    }
+}
+
 /// An instruction that has all CPUs drop all of the VM's translations, without an
 /// exit; who issues it waits.
 #[derive(Debug, Clone, Copy)]
@@ -175,7 +204,7 @@ pub struct Broadcast;
 
 impl Scheme for Broadcast {
     fn stored(&mut self, c: &Change, cores: &mut Cores) {
-        if c.was_absent {
+        if c.was_absent || c.again {
             return;
         }
         cores.counts.broadcasts += 1;
@@ -211,9 +240,10 @@ impl Scheme for Tagged {
         let Tracks::Lines { rest, .. } = self.tracks else {
             return;
         };
-        if rest == Rest::Software && !c.was_absent {
-            interrupt_all(c.by, cores);
-            for cpu in 0..cores.count() {
+        if rest == Rest::Software && !c.was_absent && !c.again {
+            let whom = cores.running(c.message);
+            interrupt(whom, c.by, cores);
+            for cpu in bits(whom) {
                 cores.flush_rest(cpu);
             }
         }
@@ -233,12 +263,13 @@ enum Kind {
     Software { page_in: bool },
     Kvm { batch: u32 },
     Targeted,
+    Shootdown,
     Broadcast,
     Tagged { tracks: Tracks, finite: bool },
 }
 
 /// What [`Spec::parse`] reads.
-pub const NAMES: &str = "ideal, software[:page-in=yes|no], kvm[:batch=N], targeted, broadcast, \
+pub const NAMES: &str = "ideal, software[:page-in=yes|no], kvm[:batch=N], shootdown, targeted, broadcast, \
     unitd[:rest=flush|software,directory=..,extra=..] and hatric[:cotag=8..64,low=3..16,\
     grain=line|entry,tracking=pseudo|fine,update=lazy|eager,directory=finite|infinite,extra=1|2]";
 
@@ -280,6 +311,7 @@ impl Spec {
                 batch: number("batch", take("batch", "1"), 1, 512)?,
             },
             "targeted" => Kind::Targeted,
+            "shootdown" => Kind::Shootdown,
             "broadcast" => Kind::Broadcast,
             "unitd" | "hatric" => {
                 let hatric = name == "hatric";
@@ -339,6 +371,7 @@ impl Spec {
             Kind::Software { page_in } => Box::new(Software { page_in }),
             Kind::Kvm { batch } => Box::new(Kvm::new(batch)),
             Kind::Targeted => Box::new(Targeted),
+            Kind::Shootdown => Box::new(Shootdown),
             Kind::Broadcast => Box::new(Broadcast),
             Kind::Tagged { tracks, finite } => Box::new(Tagged { tracks, finite }),
         }

@@ -279,6 +279,7 @@ impl Steady {
         setup.check(machine)?;
         let same = setup.programs.len() == 1
             && self.setup.vcpus() == setup.vcpus()
+            && self.machine.extra.native == machine.extra.native
             && self.machine.stacked_pages() == machine.stacked_pages();
         assert!(same, "another pager");
         let mut steady = self.clone();
@@ -322,13 +323,14 @@ impl Steady {
         let mut daemon_at = every;
         let mut full_at = None;
         let goal = (frames * self.setup.turnover) as u64;
+        let native = self.machine.extra.native;
         while self.accesses < self.setup.patience {
             let cpu = self.turns.next();
             let t = &mut self.turns.threads[cpu];
             let v = t.thread.visit();
             self.turns.at[cpu] += f64::from(v.lines) * self.turns.pace[cpu];
             self.accesses += u64::from(v.lines);
-            for gpn in pages_of(&self.guest, t.space, v.page) {
+            for gpn in pages_of(&self.guest, t.space, v.page, native) {
                 if self.pager.reference(gpn).is_none() {
                     self.pager.fault(gpn, &self.guest, &mut steps);
                     steps.clear();
@@ -363,13 +365,14 @@ impl Steady {
 
 /// The pages that an access to `small`, a page of 4 KiB of a program's data, needs:
 /// that of the table that maps it, and its own. (Pages of tables above are never
-/// evicted.)
+/// evicted, and without a hypervisor none is.)
 #[inline]
-fn pages_of(guest: &Guest, space: usize, small: u64) -> [Gpn; 2] {
+fn pages_of(guest: &Guest, space: usize, small: u64, native: bool) -> [Gpn; 2] {
     let s = &guest.spaces[space];
     let page = small >> (s.size.shift() - 12);
+    let own = s.physical_page(page);
     let (table, _) = s.entry(s.size.level(), page);
-    [table, s.physical_page(page)]
+    [if native { own } else { table }, own]
 }
 
 #[cfg(test)]

@@ -5,12 +5,35 @@
 use super::{Cores, NOTED, Rest, Tracks, bits};
 use crate::cotag::{CoTag, Message, Source};
 use crate::counts::{Counts, Why};
-use crate::guest::nested_entry;
+use crate::guest::{COPY, mapped_by, nested_entry};
 use lens::address::PageSize;
 use lens::part::SharedCache;
 use lens::tags::Key;
 
 impl Cores {
+    /// Where the copy of the tables begins that `cpu` walks.
+    #[inline]
+    pub(super) fn copy_of(&self, cpu: usize) -> u64 {
+        match self.copies {
+            1 => 0,
+            copies => (cpu * copies / self.cpus.len()) as u64 * COPY,
+        }
+    }
+
+    /// CPUs that software interrupts for a change of `m`: all that run the VM, or the
+    /// process whose page it is.
+    pub fn running(&self, m: Message) -> u64 {
+        let all = u64::MAX >> (64 - self.cpus.len());
+        match self.guest.owner(mapped_by(m.level, m.entry)) {
+            Some((space, _)) if self.native => {
+                let runs = |cpu: &usize| self.runs[*cpu] == space.asid as usize;
+                let cpus = (0..self.cpus.len()).filter(runs);
+                cpus.fold(0, |mask, cpu| mask | 1 << cpu)
+            }
+            _ => all,
+        }
+    }
+
     /// Flushes all translation structures of `cpu`.
     pub fn flush(&mut self, cpu: usize) {
         self.counts.flushes += 1;
@@ -79,6 +102,7 @@ impl Cores {
 
     /// Level of the nested table that `line` is of, if it is of one.
     pub(super) fn nested_level(line: u64) -> Option<u32> {
+        let line = line % (COPY / 64);
         let first = |level: u32| nested_entry(level, 0) / 64;
         (1..=4).rev().find(|&l| line >= first(l))
     }
@@ -185,6 +209,7 @@ impl Cores {
     pub fn store_entry(&mut self, by: Option<usize>, m: Message) -> u64 {
         let line = m.line();
         let told = self.sharers(line);
+        self.counts.entry_stores += 1;
         self.counts.directory_refs += 1;
         self.counts.directory_table_refs += u64::from(self.tracks != Tracks::Nothing);
         match by {

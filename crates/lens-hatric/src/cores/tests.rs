@@ -4,6 +4,7 @@
 
 use super::*;
 use crate::cotag::Message;
+use crate::guest::COPY;
 use crate::scheme::{Change, Scheme, Spec};
 use lens::hash::Rng;
 
@@ -57,18 +58,19 @@ impl Bench {
     /// The hypervisor changes the entry of a program's page.
     fn change(&mut self, by: Option<usize>, space: usize, page: u64) {
         let gpn = self.cores.guest.spaces[space].physical_page(page);
-        let message = Message {
-            entry: nested_entry(1, gpn),
-            level: 1,
-        };
-        let told = self.cores.store_entry(by, message);
-        let change = Change {
-            message,
-            by,
-            was_absent: false,
-            told,
-        };
-        self.scheme.stored(&change, &mut self.cores);
+        for copy in 0..self.cores.copies as u64 {
+            let entry = nested_entry(1, gpn) + copy * COPY;
+            let message = Message { entry, level: 1 };
+            let told = self.cores.store_entry(by, message);
+            let change = Change {
+                message,
+                by,
+                was_absent: false,
+                told,
+                again: copy > 0,
+            };
+            self.scheme.stored(&change, &mut self.cores);
+        }
         self.scheme.finished(by, &mut self.cores);
     }
 
@@ -272,5 +274,87 @@ fn remaps_of_one_program_leave_the_time_of_others_alone() {
     for (a, b) in alone.iter().zip(&told) {
         let refills = b - a - changes as f64 * EXIT;
         assert!(refills > changes as f64 * 60.0, "{refills}");
+    }
+}
+
+const NATIVE: (&str, &str) = ("part.hatric.native", "true");
+/// Cycles of a light interrupt's handler.
+const HANDLER: f64 = 640.0;
+
+#[test]
+fn without_a_hypervisor_only_cpus_of_the_process_are_told_and_none_exits() {
+    for scheme in ["software", "kvm", "shootdown"] {
+        let mut b = Bench::new(8, &[2048, 2048], scheme, &[NATIVE]);
+        b.cores.runs = vec![0, 0, 0, 1, 1, 1, 1, 1];
+        for cpu in 0..8 {
+            b.access(cpu, b.cores.runs[cpu], 5);
+            b.access(cpu, b.cores.runs[cpu], 90);
+        }
+        let walks = b.cores.counts.walks;
+        b.change(Some(0), 0, 5);
+        let c = &b.cores.counts;
+        assert_eq!((c.ipis, c.exits), (2, 0), "{scheme}");
+        assert_eq!(c.initiate_cycles, FIRST + EACH, "{scheme}");
+        assert_eq!(c.target_cycles, 2.0 * HANDLER, "{scheme}");
+        for cpu in 0..8 {
+            b.access(cpu, b.cores.runs[cpu], 5);
+            b.access(cpu, b.cores.runs[cpu], 90);
+        }
+        // Of the page, or of all that the three had.
+        let again = if scheme == "shootdown" { 3 } else { 6 };
+        assert_eq!(b.cores.counts.walks - walks, again, "{scheme}");
+    }
+}
+
+#[test]
+fn without_a_hypervisor_a_cold_walk_makes_4_references_and_a_change_costs_its_leaf() {
+    for (scheme, again) in [
+        ("ideal", 1),
+        ("hatric", 1),
+        ("shootdown", 4),
+        ("software", 4),
+    ] {
+        let mut b = Bench::new(2, &[4096], scheme, &[NATIVE]);
+        let references = |b: &mut Bench| {
+            let before = b.cores.counts.walk_refs;
+            b.access(0, 0, 9);
+            b.cores.counts.walk_refs - before
+        };
+        assert_eq!(references(&mut b), 4);
+        assert_eq!(references(&mut b), 0);
+        b.change(None, 0, 9);
+        assert_eq!(references(&mut b), again, "{scheme}");
+        assert_eq!(b.cores.counts.nested_lookups, 0);
+    }
+}
+
+#[test]
+fn a_change_stores_to_each_copy_and_tells_each_holder_once() {
+    for (copies, n) in [("1", 1), ("2", 2), ("4", 4)] {
+        let told = |scheme: &str| {
+            let key = ("part.hatric.replicas", copies);
+            let mut b = Bench::new(8, &[4096], scheme, &[key]);
+            for cpu in 0..6 {
+                b.access(cpu, 0, 9);
+            }
+            b.sharers_cover_holders();
+            let before = b.cores.clock(7);
+            b.change(Some(7), 0, 9);
+            (b.cores.counts.clone(), b.cores.clock(7) - before)
+        };
+        let (c, stores) = told("hatric");
+        assert_eq!(c.entry_stores, n);
+        // Six hold it in three structures, whichever copy they had it from.
+        assert_eq!((c.messages, c.spurious, c.dropped_stale), (6, 0, 18));
+        assert_eq!((c.ipis, c.exits), (0, 0));
+        // Software stores as often, and interrupts once.
+        let (c, cycles) = told("software");
+        assert_eq!((c.entry_stores, c.ipis), (n, 7));
+        let interrupts = FIRST + 6.0 * EACH;
+        assert_eq!(c.initiate_cycles, interrupts);
+        assert!(
+            (cycles - interrupts - stores).abs() < 1e-6,
+            "{cycles} {stores}"
+        );
     }
 }

@@ -27,7 +27,8 @@ impl Cores {
     /// Translates a guest-physical page of `size`. Returns cycles and the source.
     pub(super) fn nested(&mut self, cpu: usize, gpn: Gpn, size: PageSize) -> (f64, Source) {
         let (key, index) = nested_key(gpn, size);
-        self.counts.nested_lookups += 1;
+        let copy = self.copy_of(cpu);
+        self.counts.nested_lookups += u64::from(!self.native);
         if let Some(s) = self.cpus[cpu].held.nested.find(key, index).copied() {
             self.checked(gpn, s.page, size);
             return (0.0, s);
@@ -45,7 +46,7 @@ impl Cores {
         }
         let mut cycles = self.lat.walk;
         for level in (leaf..=top).rev() {
-            let entry = nested_entry(level, gpn);
+            let entry = nested_entry(level, gpn) + copy;
             let upper = level > leaf;
             let kept = upper && self.cpus[cpu].held.nested_upper[level as usize - 2].capacity() > 0;
             cycles += self.table(cpu, entry, !upper || kept);
@@ -59,7 +60,7 @@ impl Cores {
         let first = gpn & !((1 << (size.shift() - 12)) - 1);
         let source = Source {
             page: self.page(first),
-            entry: nested_entry(leaf, gpn),
+            entry: nested_entry(leaf, gpn) + copy,
         };
         let out = self.cpus[cpu].held.nested.insert(key, index, source);
         self.pushed_out(cpu, out);
@@ -76,6 +77,9 @@ impl Cores {
         let mut top = 4;
         let mut located = None;
         self.counts.mmu_lookups += 1;
+        if self.native {
+            return self.nested(cpu, space.physical_page(page), space.size);
+        }
         if let Mmu::Virtual(levels) = &mut self.cpus[cpu].held.mmu {
             for level in leaf + 1..=4 {
                 let cache = &mut levels[level as usize - 2];

@@ -6,12 +6,13 @@ use crate::cores::{Cores, Tracks};
 use crate::scheme::{Change, Spec};
 use lens::address::PageSize;
 
-const SCHEMES: [&str; 10] = [
+const SCHEMES: [&str; 11] = [
     "ideal",
     "software",
     "kvm",
     "kvm:batch=32",
     "targeted",
+    "shootdown",
     "broadcast",
     "unitd",
     "unitd:rest=software",
@@ -155,6 +156,22 @@ fn no_access_uses_what_the_nested_table_no_longer_has() {
             let o = run(&steady, scheme);
             assert_eq!(o.counts.stale_uses, 0, "{scheme}, {index}");
             assert!(o.counts.remaps() > 50, "{scheme}: {:?}", o.counts);
+        }
+    }
+}
+
+#[test]
+fn nor_does_any_without_a_hypervisor_or_with_copies_of_tables() {
+    let copies = ("part.hatric.replicas", "3");
+    for keys in [vec![("part.hatric.native", "true")], vec![copies]] {
+        let m = machine(&keys);
+        let steady = Steady::reach(&m, &setup(&program("24 MiB", ""))).unwrap();
+        for scheme in SCHEMES {
+            let c = run(&steady, scheme).counts;
+            assert_eq!(c.stale_uses, 0, "{scheme}, {keys:?}");
+            assert!(c.remaps() > 50, "{scheme}, {keys:?}");
+            let stores = if keys == [copies] { 3 } else { 1 };
+            assert_eq!(c.entry_stores, stores * c.remaps(), "{scheme}, {keys:?}");
         }
     }
 }

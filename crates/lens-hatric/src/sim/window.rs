@@ -5,7 +5,7 @@ use super::{Outcome, Steady, Turns, pages_of};
 use crate::cores::{Cores, Placement};
 use crate::cotag::Message;
 use crate::counts::{Counts, Why};
-use crate::guest::{Gpn, nested_entry};
+use crate::guest::{COPY, Gpn, nested_entry};
 use crate::machine::{OFF_CHIP, STACKED};
 use crate::pager::{Policy, Step};
 use crate::program::Program;
@@ -58,6 +58,7 @@ impl Window {
             cores.pager = Some(steady.pager.clone());
             cores.in_place = steady.setup.tape.is_some();
         }
+        cores.runs = steady.turns.threads.iter().map(|t| t.space).collect();
         let n = paces.len();
         Window {
             cores,
@@ -123,7 +124,8 @@ impl Window {
         self.total += 1;
         self.made[cpu] += 1;
         if self.cores.pager.is_some() && !self.cores.in_place {
-            self.bring(cpu, pages_of(&self.cores.guest, space, visit.page));
+            let native = self.cores.native();
+            self.bring(cpu, pages_of(&self.cores.guest, space, visit.page, native));
         }
         self.cores.access(cpu, space, visit.page, line, access);
     }
@@ -253,18 +255,20 @@ impl Window {
                 }
                 cores.stop(cpu, self.copy_wait * (p.copy + lines), Why::Copy);
             }
-            let message = Message {
-                entry: nested_entry(size.level(), gpn),
-                level: size.level(),
-            };
-            let told = cores.store_entry(by, message);
-            let change = Change {
-                message,
-                by,
-                was_absent,
-                told,
-            };
-            self.scheme.stored(&change, cores);
+            let level = size.level();
+            for copy in 0..cores.copies as u64 {
+                let entry = nested_entry(level, gpn) + copy * COPY;
+                let message = Message { entry, level };
+                let told = cores.store_entry(by, message);
+                let change = Change {
+                    message,
+                    by,
+                    was_absent,
+                    told,
+                    again: copy > 0,
+                };
+                self.scheme.stored(&change, cores);
+            }
         }
         self.scheme.finished(by, cores);
     }

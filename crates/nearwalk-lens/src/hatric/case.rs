@@ -310,7 +310,7 @@ impl Ready {
         };
         (c.programs.len() == 1 && c.tape.is_none()).then(|| {
             format!(
-                "{:?} {} {} {} {} {} {} {} {:?}",
+                "{:?} {} {} {} {} {} {} {} {} {:?}",
                 c.programs,
                 c.vcpus,
                 c.policy,
@@ -319,6 +319,7 @@ impl Ready {
                 c.defragment,
                 c.seed,
                 self.machine.stacked_pages(),
+                self.machine.extra.native,
                 c.scale_program.iter().filter(moves).collect::<Vec<_>>(),
             )
         })

@@ -39,7 +39,7 @@ pub struct TableArgs {
 
 /// Each assumed constant with other values for it, one at a time. The bandwidths keep
 /// their ratio, which is published.
-const SWEEPS: [(&str, &[&str]); 35] = [
+const SWEEPS: [(&str, &[&str]); 36] = [
     ("copy-wait", &["0", "0.5"]),
     ("stolen-daemon", &["yes"]),
     (
@@ -82,6 +82,7 @@ const SWEEPS: [(&str, &[&str]); 35] = [
         &["\"0 cycles\"", "\"11500 cycles\"", "\"215000 cycles\""],
     ),
     ("part.hatric.copy_window", &["4.0", "32.0"]),
+    ("part.hatric.contention", &["2.0", "4.0"]),
     ("part.hatric.daemon_page", &["\"2000 cycles\""]),
     ("part.hatric.snoop_steal", &["\"20 cycles\""]),
     ("program.base", &["0.5", "2"]),
@@ -96,7 +97,7 @@ const SWEEPS: [(&str, &[&str]); 35] = [
 
 /// Both bandwidths, named by that off-chip in GB/s.
 const BANDWIDTH: &str = "bandwidth off-chip";
-/// Latency off-chip in cycles. The thesis' slow memory was loaded by others.
+/// Latency off-chip in cycles.
 const LATENCY: &str = "latency off-chip";
 
 /// Changes that should change nothing by more than a percent.
