@@ -96,10 +96,13 @@ u8 kvm_repl_key_of_cpu(struct kvm_repl *repl, int cpu)
 void __kvm_repl_vcpu_load(struct kvm_vcpu *vcpu, int cpu)
 {
 	struct kvm_repl *repl = kvm_repl_of(vcpu->kvm);
+	u8 key;
 
 	if (!vcpu->wants_to_run)
 		return;
-	if (kvm_repl_key_of_cpu(repl, cpu) != vcpu->arch.repl_key)
+	key = kvm_repl_key_of_cpu(repl, cpu);
+	kvm_repl_stamp(repl, key);
+	if (key != vcpu->arch.repl_key)
 		kvm_make_request(KVM_REQ_MMU_FREE_OBSOLETE_ROOTS, vcpu);
 	if (READ_ONCE(repl->map.lazy) &&
 	    READ_ONCE(repl->map.gen) != pgtable_repl_generation())
@@ -139,6 +142,7 @@ void __kvm_repl_switch(struct kvm_vcpu *vcpu)
 	key = kvm_repl_key_of_cpu(repl, smp_processor_id());
 	if (key != vcpu->arch.repl_key) {
 		WRITE_ONCE(vcpu->arch.repl_key, key);
+		kvm_repl_stamp(repl, key);
 		atomic_long_inc(&repl->switches);
 	}
 	preempt_enable();
@@ -154,90 +158,6 @@ void __kvm_repl_switch(struct kvm_vcpu *vcpu)
 			roots |= KVM_MMU_ROOT_PREVIOUS(i);
 	if (roots)
 		kvm_mmu_free_roots(vcpu->kvm, mmu, roots);
-}
-
-/*
- * Drop the trees that the map does not name.
- *
- * The map has been changed and all vCPUs were asked, so nobody is in the guest on one
- * of these.  A vCPU that is not, and has it loaded, flushes before it enters, as
- * another root is loaded.  Hence none of this flushes.
- *
- * Context: @repl->lock
- */
-static void kvm_repl_drop(struct kvm_repl *repl, const unsigned long *keep)
-{
-	struct kvm *kvm = repl->kvm;
-	struct kvm_mmu_page *root = NULL;
-	unsigned long dropped = 0;
-
-	/*
-	 * Most of the work, while roots are valid: notifiers find what is left, and
-	 * nobody who changes memory slots has to wait.  Whoever deletes a slot makes
-	 * roots invalid first.  Then this has to stop: what it takes down would not be
-	 * found by who deletes, and its pages may be freed before this has told them
-	 * that they are dirty.
-	 */
-	while ((root = kvm_repl_next_root(kvm, root))) {
-		if (test_bit(root->role.domain, keep))
-			continue;
-		read_lock(&kvm->mmu_lock);
-		if (!root->role.invalid)
-			tdp_mmu_zap_valid_root(kvm, root);
-		read_unlock(&kvm->mmu_lock);
-	}
-
-	/*
-	 * The roots: as __kvm_mmu_zap_all_fast_front_half() does with all.  Faults that
-	 * began before have put little back in.  tdp_mmu_scheduled_root_to_zap is
-	 * slots_lock's, and a root that is invalid must have been zapped when that is
-	 * dropped: whoever deletes a slot next relies on it.
-	 */
-	mutex_lock(&kvm->slots_lock);
-	write_lock(&kvm->mmu_lock);
-	list_for_each_entry(root, &kvm->arch.tdp_mmu_roots, link) {
-		if (root->role.invalid || test_bit(root->role.domain, keep))
-			continue;
-		root->tdp_mmu_scheduled_root_to_zap = true;
-		root->role.invalid = true;
-		dropped++;
-	}
-	if (dropped)
-		kvm_make_all_cpus_request(kvm, KVM_REQ_MMU_FREE_OBSOLETE_ROOTS);
-	write_unlock(&kvm->mmu_lock);
-	if (dropped)
-		kvm_tdp_mmu_zap_invalidated_roots(kvm);
-	mutex_unlock(&kvm->slots_lock);
-	atomic_long_add(dropped, &repl->drops);
-}
-
-/*
- * Put a map in force, entry by entry: who reads one of the old ones and one of the new
- * ones has a key of some tree, and chooses again.
- */
-static void kvm_repl_publish(struct kvm_repl *repl, const struct kvm_repl_map *new)
-{
-	struct kvm_repl_map *map = &repl->map;
-	unsigned int i;
-
-	lockdep_assert_held(&repl->lock);
-	for (i = 0; i < KVM_REPL_KEYS; i++) {
-		map->domain_of[i] = new->domain_of[i];
-		WRITE_ONCE(map->node[i], new->node[i]);
-	}
-	for (i = 0; i < KVM_REPL_DOMAINS; i++)
-		WRITE_ONCE(map->key_of[i], new->key_of[i]);
-	WRITE_ONCE(map->fallback, new->fallback);
-	map->nodes = new->nodes;
-	WRITE_ONCE(map->gen, new->gen);
-	WRITE_ONCE(map->lazy, new->lazy);
-	kvm_repl_pools_set(repl);
-	/*
-	 * A vCPU that is created meanwhile may not be asked.  It has nothing loaded, and
-	 * a lock was taken between its becoming visible and its first look at the map,
-	 * so it finds the new one.
-	 */
-	kvm_make_all_cpus_request(repl->kvm, KVM_REQ_MMU_FREE_OBSOLETE_ROOTS);
 }
 
 /* Change the map; drop what it does not name then. */
@@ -257,6 +177,9 @@ static int kvm_repl_change(struct kvm_repl *repl, bool lazy, const nodemask_t *n
 	err = kvm_repl_plan(&repl->map, count, lazy, nodes, new);
 	if (err)
 		goto out;
+	/* Keys of trees that are still to be built are not idle. */
+	for (i = 0; i < KVM_REPL_KEYS; i++)
+		kvm_repl_stamp(repl, i);
 	kvm_repl_publish(repl, new);
 	__set_bit(new->fallback, keep);
 	for (i = 0; i < KVM_REPL_DOMAINS; i++)
@@ -266,12 +189,6 @@ out:
 	kvm_repl_count_free(count);
 	kfree(new);
 	return err;
-}
-
-/* The host's domains are others than those that the trees are for. */
-static bool kvm_repl_outdated(struct kvm_repl *repl)
-{
-	return repl->map.lazy && repl->map.gen != pgtable_repl_generation();
 }
 
 /*
@@ -327,9 +244,12 @@ static struct kvm_repl *kvm_repl_get(struct kvm *kvm)
 	repl->kvm = kvm;
 	mutex_init(&repl->lock);
 	INIT_WORK(&repl->work, kvm_repl_work);
+	INIT_DELAYED_WORK(&repl->idle, kvm_repl_idle_work);
 	memset(repl->map.domain_of, KVM_REPL_NO_DOMAIN, sizeof(repl->map.domain_of));
-	for (i = 0; i < KVM_REPL_KEYS; i++)
+	for (i = 0; i < KVM_REPL_KEYS; i++) {
 		repl->map.node[i] = NUMA_NO_NODE;
+		kvm_repl_stamp(repl, i);
+	}
 	/* Who sees it sees that all use key 0, anywhere, as before. */
 	smp_store_release(&kvm->arch.repl, repl);
 out:
@@ -372,6 +292,28 @@ int kvm_repl_set(struct kvm *kvm, bool lazy, const nodemask_t *nodes)
 	}
 	if (err && repl)
 		atomic_long_inc(&repl->refused);
+	if (!err && lazy)
+		kvm_repl_idle_start(repl);
+	return err;
+}
+
+/**
+ * kvm_repl_trim() - drop the trees that no vCPU runs on right now
+ * @kvm: of this virtual machine
+ *
+ * Return: 0, or a negative error code: then nothing has changed.
+ */
+int kvm_repl_trim(struct kvm *kvm)
+{
+	struct kvm_repl *repl = kvm_repl_of(kvm);
+	int err;
+
+	if (!repl)
+		return 0;
+	if (mutex_lock_interruptible(&repl->lock))
+		return -EINTR;
+	err = kvm_repl_drop_idle(repl, 0);
+	mutex_unlock(&repl->lock);
 	return err;
 }
 
@@ -396,9 +338,11 @@ void kvm_repl_init_vm(struct kvm *kvm)
  */
 void kvm_repl_pre_destroy_vm(struct kvm *kvm)
 {
-	/* It asks vCPUs, which are going to be freed; and nobody queues it any more. */
-	if (kvm_repl_has(kvm))
+	/* They ask vCPUs, which are going to be freed; and nobody queues them any more. */
+	if (kvm_repl_has(kvm)) {
 		cancel_work_sync(&kvm->arch.repl->work);
+		cancel_delayed_work_sync(&kvm->arch.repl->idle);
+	}
 }
 
 /**
@@ -409,6 +353,8 @@ void kvm_repl_uninit_vm(struct kvm *kvm)
 {
 	if (!kvm_repl_has(kvm))
 		return;
+	/* One that could not be made has not passed kvm_repl_pre_destroy_vm(). */
+	cancel_delayed_work_sync(&kvm->arch.repl->idle);
 	kvm_repl_pools_free(kvm->arch.repl);
 	kfree(kvm->arch.repl);
 	kvm->arch.repl = NULL;

@@ -53,7 +53,8 @@ static void kvm_repl_show_key(struct seq_file *m, struct kvm *kvm,
 		seq_printf(m, "%s%d:%lu", sep, nid, count->on[key * nr_node_ids + nid]);
 		sep = ",";
 	}
-	seq_puts(m, *sep ? "\n" : "-\n");
+	seq_printf(m, "%s idle %lu\n", *sep ? "" : "-",
+		   repl ? (jiffies - READ_ONCE(repl->last_run[key])) / HZ : 0);
 }
 
 static int kvm_repl_show(struct seq_file *m, void *v)
@@ -98,6 +99,8 @@ static int kvm_repl_parse(struct kvm *kvm, char *text)
 	nodemask_t nodes;
 
 	text = strim(text);
+	if (!strcmp(text, "trim"))
+		return kvm_repl_trim(kvm);
 	if (!strcmp(text, "off")) {
 		nodes_clear(nodes);
 		return kvm_repl_set(kvm, false, &nodes);

@@ -7,6 +7,7 @@
 
 #include <linux/atomic.h>
 #include <linux/bitmap.h>
+#include <linux/jiffies.h>
 #include <linux/kvm_host.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
@@ -63,6 +64,8 @@ struct kvm_repl_pool {
  * @map: written under @lock, entry by entry, and read without: what is out of
  *	date for a moment is slow, and never wrong
  * @work: makes the map anew after the host's domains have changed
+ * @idle: looks for trees that no vCPU runs on
+ * @last_run: of each key, when a vCPU was last seen or loaded on its tree, in jiffies
  * @pools: by node
  *
  * There from the first mode on, until the virtual machine goes.
@@ -72,6 +75,8 @@ struct kvm_repl {
 	struct mutex lock;
 	struct kvm_repl_map map;
 	struct work_struct work;
+	struct delayed_work idle;
+	unsigned long last_run[KVM_REPL_KEYS];
 	atomic_long_t switches, fallbacks, drops, refused;
 	struct kvm_repl_pool *pools[];
 };
@@ -96,13 +101,32 @@ static inline struct kvm_repl *kvm_repl_of(struct kvm *kvm)
 	return smp_load_acquire(&kvm->arch.repl);
 }
 
+/* The host's domains are others than those that the trees are for. */
+static inline bool kvm_repl_outdated(struct kvm_repl *repl)
+{
+	return repl->map.lazy && repl->map.gen != pgtable_repl_generation();
+}
+
+/* A vCPU uses a tree. */
+static inline void kvm_repl_stamp(struct kvm_repl *repl, unsigned int key)
+{
+	unsigned long now = jiffies;
+
+	if (READ_ONCE(repl->last_run[key]) != now)
+		WRITE_ONCE(repl->last_run[key], now);
+}
+
 /* repl.c */
 const char *kvm_repl_unable(struct kvm *kvm);
 int kvm_repl_set(struct kvm *kvm, bool lazy, const nodemask_t *nodes);
+int kvm_repl_trim(struct kvm *kvm);
 u8 kvm_repl_key_of_cpu(struct kvm_repl *repl, int cpu);
 
 /* repl_plan.c */
 void kvm_repl_nodes(nodemask_t *nodes);
+unsigned int kvm_repl_largest(const struct kvm_repl_map *old,
+			      const struct kvm_repl_count *count,
+			      const unsigned long *used);
 int kvm_repl_plan(const struct kvm_repl_map *old, const struct kvm_repl_count *count,
 		  bool lazy, const nodemask_t *nodes, struct kvm_repl_map *map);
 
@@ -122,6 +146,15 @@ struct kvm_mmu_page *kvm_repl_find_table(struct kvm_mmu_page *root, gfn_t gfn, i
 struct kvm_repl_count *kvm_repl_count(struct kvm *kvm);
 void kvm_repl_count_free(struct kvm_repl_count *count);
 int kvm_repl_loaded_key(struct kvm_vcpu *vcpu);
+
+/* repl_drop.c */
+void kvm_repl_publish(struct kvm_repl *repl, const struct kvm_repl_map *new);
+void kvm_repl_drop(struct kvm_repl *repl, const unsigned long *keep);
+
+/* repl_idle.c */
+int kvm_repl_drop_idle(struct kvm_repl *repl, unsigned long age);
+void kvm_repl_idle_start(struct kvm_repl *repl);
+void kvm_repl_idle_work(struct work_struct *work);
 
 /* repl_check.c */
 extern const struct file_operations kvm_repl_check_fops;

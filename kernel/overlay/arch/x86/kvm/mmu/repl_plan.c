@@ -16,15 +16,31 @@ void kvm_repl_nodes(nodemask_t *nodes)
 	nodes_and(*nodes, node_states[N_CPU], node_states[N_MEMORY]);
 }
 
-/* The largest tree; the fallback as it was if there are none. */
-static unsigned int kvm_repl_largest(const struct kvm_repl_map *old,
-				     const struct kvm_repl_count *count)
+/**
+ * kvm_repl_largest() - the tree that all can use
+ * @old: the map as it is
+ * @count: the trees that there are
+ * @used: keys of those in use, which no other one is preferred to; NULL: all
+ *
+ * Return: its key; that of the fallback as it was if there are none.
+ */
+unsigned int kvm_repl_largest(const struct kvm_repl_map *old,
+			      const struct kvm_repl_count *count,
+			      const unsigned long *used)
 {
 	unsigned int key, best = old->fallback;
+	bool better;
 
-	for (key = 0; key < KVM_REPL_KEYS; key++)
-		if (count->tables[key] > count->tables[best])
+	for (key = 0; key < KVM_REPL_KEYS; key++) {
+		if (!count->tables[key])
+			continue;
+		better = count->tables[key] > count->tables[best];
+		if (used && count->tables[best] &&
+		    test_bit(key, used) != test_bit(best, used))
+			better = test_bit(key, used);
+		if (better)
 			best = key;
+	}
 	return best;
 }
 
@@ -134,7 +150,7 @@ int kvm_repl_plan(const struct kvm_repl_map *old, const struct kvm_repl_count *c
 	map->nodes = *nodes;
 	/* Domains may change while they are read: then this is old, and seen to be. */
 	map->gen = pgtable_repl_generation();
-	map->fallback = kvm_repl_largest(old, count);
+	map->fallback = kvm_repl_largest(old, count, NULL);
 	memset(map->key_of, map->fallback, sizeof(map->key_of));
 	memset(map->domain_of, KVM_REPL_NO_DOMAIN, sizeof(map->domain_of));
 	for (key = 0; key < KVM_REPL_KEYS; key++)

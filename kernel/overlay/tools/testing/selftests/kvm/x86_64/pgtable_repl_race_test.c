@@ -187,11 +187,30 @@ static void *look(void *arg)
 	return NULL;
 }
 
+/* Trees go that no vCPU runs on, as soon as it does not. */
+static void *trims(void *arg)
+{
+	struct repl_vm *r = arg;
+	double end = now() + seconds;
+
+	while (now() < end) {
+		repl_set(r, "trim");
+		nap(0.01);
+	}
+	return NULL;
+}
+
+/* Where a vCPU is moved to; with @gather, every other time all of them to one node. */
+static int next_node(int vcpu, int turn, bool gather)
+{
+	return (gather && turn % 2 ? turn : vcpu + turn) % repl_nodes;
+}
+
 /*
- * Modes change, memory moves, is given back and made anew, and vCPUs are moved: no
+ * Trees change, memory moves, is given back and made anew, and vCPUs are moved: no
  * vCPU ever sees a page as it was before.
  */
-static void stale(struct repl_vm *r)
+static void churn(struct repl_vm *r, void *(*trees)(void *), bool gather)
 {
 	double end = now() + seconds;
 	static void *page[REPL_PAGES];
@@ -202,9 +221,9 @@ static void stale(struct repl_vm *r)
 	int turn;
 
 	watch(r);
-	pthread_create(&modes, NULL, set_modes, r);
+	pthread_create(&modes, NULL, trees, r);
 	pthread_create(&reader, NULL, look, r);
-	for (turn = 1; now() < end; turn++) {
+	for (turn = 1; now() < end || (gather && turn < 4); turn++) {
 		for (i = 0; i < REPL_PAGES; i++) {
 			page[i] = r->mem + i * PAGE_SIZE;
 			to[i] = repl_node[(turn + i) % repl_nodes];
@@ -215,6 +234,9 @@ static void stale(struct repl_vm *r)
 			*(volatile uint64_t *)(r->mem + i * PAGE_SIZE) = value;
 		r->shared->oldest = value;
 		all_step(r);
+		/* All run where they were moved to: what is left behind goes for sure. */
+		if (gather)
+			repl_set(r, "trim");
 		/* What is given back reads as 0: nobody may expect more meanwhile. */
 		r->shared->oldest = 0;
 		all_step(r);
@@ -223,15 +245,31 @@ static void stale(struct repl_vm *r)
 			*(volatile uint64_t *)(r->mem + i * PAGE_SIZE) = value;
 		r->shared->oldest = value;
 		for (i = 0; i < repl_nodes; i++)
-			repl_move(r, i, (i + turn) % repl_nodes);
+			repl_move(r, i, next_node(i, turn, gather));
 	}
 	pthread_join(modes, NULL);
 	pthread_join(reader, NULL);
 	expect_watched(r);
 }
 
+static void stale(struct repl_vm *r)
+{
+	churn(r, set_modes, false);
+}
+
+static void trim(struct repl_vm *r)
+{
+	struct repl_state s;
+
+	repl_set(r, "lazy");
+	churn(r, trims, true);
+	repl_read(r, &s);
+	TEST_ASSERT(s.drops, "No tree was dropped");
+	ksft_print_msg("%lu trees dropped\n", s.drops);
+}
+
 /* Memory slots come and go, which makes all roots invalid. */
-static void slots(struct repl_vm *r)
+static void churn_slots(struct repl_vm *r, void *(*trees)(void *))
 {
 	struct kvm_userspace_memory_region region = {
 		.slot = REPL_SLOT + 1,
@@ -247,7 +285,7 @@ static void slots(struct repl_vm *r)
 	TEST_ASSERT(mem != MAP_FAILED, "No memory");
 	region.userspace_addr = (uint64_t)mem;
 	watch(r);
-	pthread_create(&modes, NULL, set_modes, r);
+	pthread_create(&modes, NULL, trees, r);
 	pthread_create(&reader, NULL, look, r);
 	for (turn = 0; now() < end; turn++) {
 		region.memory_size = turn % 2 ? 0 : size;
@@ -263,6 +301,17 @@ static void slots(struct repl_vm *r)
 		vm_ioctl(r->vm, KVM_SET_USER_MEMORY_REGION, &region);
 	}
 	munmap(mem, size);
+}
+
+static void slots(struct repl_vm *r)
+{
+	churn_slots(r, set_modes);
+}
+
+static void trim_slots(struct repl_vm *r)
+{
+	repl_set(r, "lazy");
+	churn_slots(r, trims);
 }
 
 /* Prefaults end, whatever root they began on. A thread of them cannot be stopped. */
@@ -362,6 +411,8 @@ static const struct {
 	{ "stay", stay },
 	{ "stale", stale },
 	{ "slots", slots },
+	{ "trim", trim },
+	{ "trim_slots", trim_slots },
 	{ "prefault", prefault },
 	{ "host_domains", host_domains },
 	{ "leave", leave },

@@ -20,6 +20,7 @@
 #define REPL_GVA		REPL_GPA
 #define REPL_PAGES		1536UL
 #define REPL_KEYS		65
+#define REPL_IDLE		"/sys/module/kvm/parameters/pgtable_repl_idle"
 
 /* What a vCPU is to do. */
 enum repl_cmd {
@@ -27,6 +28,8 @@ enum repl_cmd {
 	REPL_CHECK,	/* that they are there */
 	REPL_WATCH,	/* that no page ever gets older than repl_shared.oldest, till stop */
 	REPL_SPIN,	/* nothing, without exits of its own, till stop */
+	REPL_HALT,	/* as REPL_CHECK, then halt, and once more when kicked */
+	REPL_KICK,	/* vCPU repl_op.value */
 };
 
 struct repl_op {
@@ -54,7 +57,7 @@ struct repl_vm {
 struct repl_key {
 	bool there;
 	int domain, node, vcpus;
-	unsigned long tables, elsewhere;
+	unsigned long tables, elsewhere, idle;
 };
 
 struct repl_state {
@@ -78,11 +81,14 @@ void repl_start(struct repl_vm *r, int vcpu, int node, struct repl_op op);
 void repl_move(struct repl_vm *r, int vcpu, int node);
 void repl_stop(struct repl_vm *r);
 void repl_wait(struct repl_vm *r);
+void repl_join(struct repl_vm *r, int vcpu);
 void repl_pin(int node);
 unsigned long repl_descheduled(struct repl_vm *r, int vcpu);
 void repl_run(struct repl_vm *r, int vcpu, int node, struct repl_op op);
 void repl_all(struct repl_vm *r, int turn, struct repl_op op);
 
+int repl_idle_try(const char *seconds);
+void repl_idle(const char *seconds);
 int repl_try(struct repl_vm *r, const char *text);
 void repl_set(struct repl_vm *r, const char *text);
 void repl_read(struct repl_vm *r, struct repl_state *s);

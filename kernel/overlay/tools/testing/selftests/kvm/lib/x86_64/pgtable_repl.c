@@ -56,28 +56,78 @@ static void repl_watch(uint64_t id)
 	}
 }
 
+static void repl_pages(struct repl_op *op)
+{
+	uint64_t page;
+
+	for (page = op->first; page < op->first + op->pages; page += op->step) {
+		if (op->cmd == REPL_WRITE)
+			*repl_page(page) = repl_value(op->value, page);
+		else
+			GUEST_ASSERT_EQ(*repl_page(page),
+					op->value ? repl_value(op->value, page) : 0);
+	}
+}
+
 static void guest_code(uint64_t id)
 {
 	struct repl_op *op = &shared.op[id];
-	uint64_t page;
 
 	for (;;) {
 		shared.started[id] = 1;
-		for (page = op->first; page < op->first + op->pages; page += op->step) {
-			if (op->cmd == REPL_WRITE)
-				*repl_page(page) = repl_value(op->value, page);
-			else if (op->cmd == REPL_CHECK)
-				GUEST_ASSERT_EQ(*repl_page(page),
-						op->value ? repl_value(op->value, page) : 0);
-			else
-				break;
+		if (op->cmd == REPL_WRITE || op->cmd == REPL_CHECK || op->cmd == REPL_HALT)
+			repl_pages(op);
+		if (op->cmd == REPL_HALT) {
+			asm volatile("hlt" : : : "memory");
+			repl_pages(op);
 		}
+		if (op->cmd == REPL_KICK)
+			kvm_hypercall(KVM_HC_KICK_CPU, 0, op->value, 0, 0);
 		if (op->cmd == REPL_WATCH)
 			repl_watch(id);
 		while (op->cmd == REPL_SPIN && !shared.stop)
 			cpu_relax();
 		GUEST_SYNC(id);
 	}
+}
+
+/* The error, or 0. */
+int repl_idle_try(const char *seconds)
+{
+	int fd = open(REPL_IDLE, O_WRONLY), err;
+
+	TEST_ASSERT(fd >= 0, "Could not open " REPL_IDLE);
+	err = write(fd, seconds, strlen(seconds)) < 0 ? errno : 0;
+	close(fd);
+	return err;
+}
+
+/* How long trees are kept that no vCPU runs on. */
+void repl_idle(const char *seconds)
+{
+	int err = repl_idle_try(seconds);
+
+	TEST_ASSERT(!err, "A period of '%s': %s", seconds, strerror(err));
+}
+
+/* As it was before repl_host(). */
+static char repl_idle_before[32];
+
+static void repl_idle_again(void)
+{
+	repl_idle_try(repl_idle_before);
+}
+
+/* None goes by itself, however slow a test is, unless it says so. */
+static void repl_idle_never(void)
+{
+	FILE *f = fopen(REPL_IDLE, "r");
+
+	TEST_ASSERT(f && fgets(repl_idle_before, sizeof(repl_idle_before), f),
+		    "Could not read " REPL_IDLE);
+	fclose(f);
+	atexit(repl_idle_again);
+	repl_idle("0");
 }
 
 /* Nodes with CPUs and memory; of each, the first CPU. */
@@ -107,6 +157,7 @@ void repl_host(void)
 	TEST_REQUIRE(kvm_is_tdp_enabled());
 	if (getenv("PGTABLE_REPL_TEST_PERCENT"))
 		repl_share = atof(getenv("PGTABLE_REPL_TEST_PERCENT")) / 100;
+	repl_idle_never();
 }
 
 void repl_create(struct repl_vm *r)
@@ -221,15 +272,20 @@ unsigned long repl_descheduled(struct repl_vm *r, int vcpu)
 	return sum;
 }
 
+/* What a vCPU does ends. */
+void repl_join(struct repl_vm *r, int vcpu)
+{
+	if (r->running[vcpu])
+		pthread_join(r->thread[vcpu], NULL);
+	r->running[vcpu] = false;
+}
+
 void repl_wait(struct repl_vm *r)
 {
 	int i;
 
-	for (i = 0; i < repl_nodes; i++) {
-		if (r->running[i])
-			pthread_join(r->thread[i], NULL);
-		r->running[i] = false;
-	}
+	for (i = 0; i < repl_nodes; i++)
+		repl_join(r, i);
 }
 
 void repl_stop(struct repl_vm *r)
@@ -289,17 +345,19 @@ static int repl_number(const char *text)
 static void repl_read_key(struct repl_state *s, const char *line)
 {
 	char domain[16], node[16], on[256], *at;
-	unsigned long tables, nr;
+	unsigned long tables, idle, nr;
 	struct repl_key *k;
 	int key, vcpus, nid;
 
-	TEST_ASSERT(sscanf(line, "key %d domain %15s node %15s tables %lu vcpus %d on %255s",
-			   &key, domain, node, &tables, &vcpus, on) == 6, "Line '%s'", line);
+	TEST_ASSERT(sscanf(line,
+			   "key %d domain %15s node %15s tables %lu vcpus %d on %255s idle %lu",
+			   &key, domain, node, &tables, &vcpus, on, &idle) == 7, "Line '%s'", line);
 	k = &s->key[key];
 	k->there = true;
 	k->domain = repl_number(domain);
 	k->node = repl_number(node);
 	k->tables = tables;
+	k->idle = idle;
 	k->vcpus = vcpus;
 	s->nr_keys++;
 	s->tables += tables;
