@@ -48,7 +48,7 @@ test: setup ## run every check; ends with "N passed, N failed, N skipped"
 	@scripts/test.sh
 
 .PHONY: test-mm soak model
-test-mm: ## compare the kernel's own mm and KVM tests, stock and ours; MM_TESTS=quick or names, REPL_MODE=4 lazily
+test-mm: ## compare the kernel's own mm and KVM tests, stock and ours; MM_TESTS=quick or names, REPL_MODE=4 lazily, KVM_MODE=lazy nested
 	@scripts/setup.sh mm
 	@scripts/kernel-build.sh stock >/dev/null
 	@scripts/kernel-build.sh nearwalk >/dev/null

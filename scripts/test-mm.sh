@@ -5,7 +5,10 @@
 # as REPL_MODE in the environment says, 3 (eagerly), 4 (lazily; see
 # vm.pgtable_repl_mode) or "3 4", both against one run of the stock kernel. With
 # MM_BASE=off or eager, ours without replication, or with all of it eager, takes the
-# stock kernel's place.
+# stock kernel's place. With KVM_MODE=lazy or off: KVM's tests only, in virtual machines
+# with nested page tables by domain or without (kvm.pgtable_repl), whose threads are
+# moved from node to node every 50 ms; processes have no copies then, unless REPL_MODE
+# says so.
 # Prints what differs; the exit status is 1 if anything does.
 # Usage: test-mm.sh [quick|all|TEST...]; `test-mm.sh list` names the tests.
 set -euo pipefail
@@ -14,6 +17,12 @@ set -euo pipefail
 cd "$ROOT"
 
 list=lab/mm/tests
+kvm=${KVM_MODE:-}
+case $kvm in
+'' | off | lazy) ;;
+*) die "KVM_MODE '$kvm'; allowed: off, lazy" ;;
+esac
+[ -z "$kvm" ] || REPL_MODE=${REPL_MODE:-0}
 read -ra modes <<<"${REPL_MODE:-3}"
 for mode in "${modes[@]}"; do
 	[[ $mode = [0-4] ]] || die "REPL_MODE '$mode'; allowed: 0 to 4, as vm.pgtable_repl_mode"
@@ -30,7 +39,10 @@ installed=$BUILD/selftests-mm
 logs=$BUILD/test-mm
 
 # names [SET]: the tests of the list, or of a set.
-names() { awk -v set="${1:-}" '!/^(#|$)/ && (set == "" || $2 == set) { print $1 }' "$list"; }
+names() {
+	awk -v set="${1:-}" -v kvm="$kvm" '!/^(#|$)/ && (set == "" || $2 == set) &&
+		(kvm == "" || $5 == "kvm") { print $1 }' "$list"
+}
 
 # build_target TARGET VARIABLE...: the compiler cache comes by way of PATH, as
 # check_config.sh wants a compiler of one word.
@@ -81,7 +93,8 @@ run_on() {
 	"$nearwalk" lab run --kernel "$kernel" --nodes 4 --cpus 4 --memory 4G \
 		--cpu-model EPYC,+svm,+npt,+pku --share "$logs/$name" --log "$logs/$name.console" \
 		--timeout "$limit" "$@" -- \
-		"$ROOT/lab/mm/run.sh" "$ROOT/$list" "$installed" "$logs/$name" "${tests[@]}" >&2 || status=$?
+		env KVM_MOVE="${kvm:+1}" "$ROOT/lab/mm/run.sh" "$ROOT/$list" "$installed" "$logs/$name" \
+		"${tests[@]}" >&2 || status=$?
 	[ "$status" = 0 ] || say "the run $name ended with status $status (docs/lab.md says what it means)"
 	return "$status"
 }
@@ -109,16 +122,19 @@ mkdir -p "$logs"
 failed=0
 # Most children of these live for less than they would wait for their copies.
 at_once=(--append sysctl.vm.pgtable_repl_fork_delay=0)
+nested=()
+[ "$kvm" != lazy ] || nested=(--append kvm.pgtable_repl=2)
 case $base in
 stock) run_on stock stock || failed=1 ;;
 off) run_on ours off --append sysctl.vm.pgtable_repl_mode=0 || failed=1 ;;
 eager) run_on ours eager --append sysctl.vm.pgtable_repl_mode=3 "${at_once[@]}" || failed=1 ;;
 esac
 for mode in "${modes[@]}"; do
-	run_on ours "mode$mode" --append "sysctl.vm.pgtable_repl_mode=$mode" "${at_once[@]}" || failed=1
+	run_on ours "mode$mode$kvm" --append "sysctl.vm.pgtable_repl_mode=$mode" "${at_once[@]}" \
+		"${nested[@]}" || failed=1
 done
 for mode in "${modes[@]}"; do
-	echo "vm.pgtable_repl_mode=$mode:"
-	awk -f lab/mm/compare.awk "$list" "$logs/$base" "$logs/mode$mode" || failed=1
+	echo "vm.pgtable_repl_mode=$mode${kvm:+, nested tables $kvm}:"
+	awk -f lab/mm/compare.awk "$list" "$logs/$base" "$logs/mode$mode$kvm" || failed=1
 done
 exit "$failed"

@@ -7,10 +7,13 @@
 # There, NAME.log gets what a test prints, and `results` a line for each:
 #	NAME exit-status seconds consistency
 # where consistency is what the check of replicated page tables said after it:
-# clean, differs, or - on a kernel that has none.
+# clean, differs, or - on a kernel that has none. With KVM_MOVE=1 in the environment,
+# threads of virtual machines are moved meanwhile (move-vcpus.py), and what the checks of
+# their tables found counts there, too.
 set -u
 
 list=$1 tests=$2 out=$3
+here=$(cd "$(dirname "$0")" && pwd)
 shift 3
 cd "$tests" || exit
 
@@ -111,6 +114,25 @@ finish() {
 	return $killed
 }
 
+# moved: has the mover say what it did since the last time, in /tmp/moved.log.
+moved() {
+	rm -f /tmp/moved.log
+	kill -USR1 "$mover" || return
+	until [ -e /tmp/moved.log ]; do sleep 0.05; done
+}
+
+mover=
+if [ -n "${KVM_MOVE:-}" ]; then
+	/usr/bin/python3 "$here/move-vcpus.py" $group /tmp/moved.log &
+	mover=$!
+	trap 'kill $holder $mover' EXIT
+	# Before it is ready, the signal would end it.
+	until [ -e /tmp/moved.log ]; do
+		kill -0 $mover || exit
+		sleep 0.1
+	done
+fi
+
 echo 268435456 >/proc/sys/kernel/shmmax
 export SPLIT_HUGE_PAGE_TEST_XFS_PATH=$disk
 declare -A line
@@ -146,7 +168,12 @@ for name in "${names[@]}"; do
 			cat /tmp/check.log >>/tmp/test.log
 		fi
 	fi
-	cp /tmp/test.log "$out/$name.log"
+	if [ -n "$mover" ]; then
+		moved
+		grep -q ' 0 with violations$' /tmp/moved.log || consistency=differs
+		cat /tmp/moved.log
+	fi >"$out/$name.log"
+	cat /tmp/test.log >>"$out/$name.log"
 	echo "$name $status $ms $consistency" >>"$out/results"
 	echo "$name: exit $status after $ms ms"
 done
