@@ -192,7 +192,10 @@ impl Scheme for Shootdown {
         }
         for cpu in bits(whom) {
             cores.vanish(cpu, c.message);
-            cores.flush_rest(cpu);
+            // Of all copies at once; each copy's own translations vanish above.
+            if !c.again {
+                cores.flush_rest(cpu);
+            }
         }
     }
 }

@@ -172,6 +172,16 @@ fn nor_does_any_without_a_hypervisor_or_with_copies_of_tables() {
             assert!(c.remaps() > 50, "{scheme}, {keys:?}");
             let stores = if keys == [copies] { 3 } else { 1 };
             assert_eq!(c.entry_stores, stores * c.remaps(), "{scheme}, {keys:?}");
+            // One for each CPU and change, however many copies there are.
+            if ["software", "shootdown"].contains(&scheme) {
+                let present = c.out_awaited + c.out_ahead + c.moved;
+                let changes = if scheme == "software" {
+                    c.remaps()
+                } else {
+                    present
+                };
+                assert_eq!(c.flushes, 4 * changes, "{scheme}, {keys:?}");
+            }
         }
     }
 }
