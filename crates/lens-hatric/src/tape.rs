@@ -115,6 +115,10 @@ impl Tape {
         for (i, line) in input.lines().enumerate() {
             lines.push(line.map_err(|e| bad(i + 1, e, "text is allowed"))?);
         }
+        // Editors and `echo` end a file so.
+        while lines.last().is_some_and(|line| line.trim().is_empty()) {
+            lines.pop();
+        }
         let first = lines.first().map_or("", String::as_str);
         let header: Header = parse(1, first, "the header of a tape is allowed first")?;
         let of = (header.tape.as_str(), header.version);
@@ -293,6 +297,14 @@ mod tests {
         let tape = read(&[HEADER, IN, OUT, FLUSH, END]).unwrap();
         assert_eq!(Tape::read(tape.text().as_bytes()).unwrap(), tape);
         assert_eq!(tape.events[0].page, Some(100));
+        assert_eq!(
+            read(&[HEADER, IN, OUT, FLUSH, END, "", " ", ""]).unwrap(),
+            tape
+        );
+        let e = read(&[HEADER, "", ""]).unwrap_err().to_string();
+        assert!(e.contains("cut short"), "{e}");
+        let e = read(&[HEADER, "", END]).unwrap_err().to_string();
+        assert!(e.contains("line 2 of the tape"), "{e}");
         let costs = [(2, 1, [1.0, 0.0, 2.0]), (4, 1, [3.0, 3.0, 4.0])];
         assert_eq!(tape.costs(), costs);
     }
