@@ -152,6 +152,13 @@ impl Guest {
         let space = self.spaces.get(at)?;
         space.page_of(gpn).map(|page| (space, page))
     }
+
+    /// Whether `gpn` is of a table.
+    pub fn is_table(&self, gpn: Gpn) -> bool {
+        let at = self.spaces.partition_point(|s| s.next() <= gpn);
+        let space = self.spaces.get(at);
+        space.is_some_and(|s| s.table_pages().contains(&gpn))
+    }
 }
 
 /// Address of the hypervisor's entry of `level` for `gpn`.

@@ -19,6 +19,7 @@ use crate::pager::{Pager, Policy};
 use crate::program::{Program, Thread, Visit};
 use crate::scheme::{Ideal, Scheme};
 use crate::tape::Tape;
+use lens::address::PageSize;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -105,6 +106,16 @@ impl Setup {
 impl Setup {
     /// Whether `tape` is one of `guest` on `machine`, and long enough.
     fn fits(&self, tape: &Tape, guest: &Guest, machine: &Stacked) -> Result<(), Refused> {
+        // A change of 4 KiB leaves translations of 2 MiB as they are.
+        for (name, program, _) in &self.programs {
+            if program.size() != PageSize::Size4K {
+                return Err(Refused::value(
+                    format!("superpages of {name}"),
+                    "true",
+                    "false is allowed beside a tape, whose pages are of 4 KiB",
+                ));
+            }
+        }
         let h = &tape.header;
         let of = |key: &str, value: u64, lo: u64, hi: u64| match (lo..=hi).contains(&value) {
             true => Ok(()),

@@ -6,6 +6,8 @@ use crate::cores::{Cores, Tracks};
 use crate::scheme::{Change, Spec};
 use lens::address::PageSize;
 
+mod tape;
+
 const SCHEMES: [&str; 11] = [
     "ideal",
     "software",
@@ -52,95 +54,6 @@ fn setup(p: &Program) -> Setup {
         },
         ..Setup::of("p", p, 4)
     }
-}
-
-/// A tape of four vCPUs on [`machine`] with 24 MiB: pages come, go and move in turns.
-fn tape(end: u64) -> Tape {
-    use crate::tape::{End, Event, Header, What};
-    let event = |i: u64| {
-        let (what, page) = match i % 3 {
-            0 => (What::Out, i / 3),
-            1 => (What::In, 2000 + i / 3),
-            _ => (What::Moved, 900),
-        };
-        Event {
-            at: i * 20,
-            what,
-            page: Some(page),
-            cpu: (i % 2 == 0).then_some((i % 4) as u32),
-            vcpus: 4,
-            exits: 3,
-            interrupts: 3,
-            flushes: 4,
-        }
-    };
-    let events: Vec<Event> = (0..1200).map(event).collect();
-    let tape = Tape {
-        header: Header {
-            tape: Header::FORMAT.to_owned(),
-            version: Header::VERSION,
-            memory: 7000,
-            stacked: 2048,
-            vcpus: 4,
-            resident: vec![(0, 2000)],
-            note: String::new(),
-        },
-        end: End {
-            end,
-            events: events.len() as u64,
-        },
-        events,
-    };
-    Tape::read(tape.text().as_bytes()).unwrap()
-}
-
-#[test]
-fn a_tape_is_played_in_place_of_the_pager() {
-    let mut s = setup(&program("24 MiB", ""));
-    s.tape = Some(Arc::new(tape(30_000)));
-    let steady = Steady::reach(&machine(&[]), &s).unwrap();
-    for scheme in SCHEMES {
-        let c = run(&steady, scheme).counts;
-        // What falls into the window: one of 20 accesses of it.
-        assert_eq!(c.remaps(), 16_000 / 20, "{scheme}");
-        assert_eq!((c.faults, c.moved), (400, 267), "{scheme}");
-        assert_eq!(c.stale_uses, 0, "{scheme}");
-        assert!(c.off_chip_lines > 10_000, "pages off-chip are used: {c:?}");
-    }
-    let cycles = |scheme| run(&steady, scheme).cycles_per_access();
-    assert!(cycles("ideal") < cycles("software"));
-}
-
-#[test]
-fn tapes_of_another_memory_or_too_short_are_refused() {
-    let why = |m: &Stacked, change: fn(&mut Setup), end| {
-        let mut s = setup(&program("24 MiB", ""));
-        s.tape = Some(Arc::new(tape(end)));
-        change(&mut s);
-        match Steady::reach(m, &s) {
-            Ok(_) => panic!("accepted"),
-            Err(e) => e.to_string(),
-        }
-    };
-    let m = machine(&[]);
-    let e = why(
-        &machine(&[("memory.per_node", "\"9 MiB\"")]),
-        |_| (),
-        30_000,
-    );
-    assert!(
-        e.contains("stacked of the tape is 2048; 2304 is allowed"),
-        "{e}"
-    );
-    let e = why(&m, |s| s.programs[0].1 = program("40 MiB", ""), 30_000);
-    assert!(
-        e.contains("memory of the tape is 7000; 10752 to 18432"),
-        "{e}"
-    );
-    let e = why(&m, |s| s.programs[0].2 = 3, 30_000);
-    assert!(e.contains("vcpus of the tape is 4; 3 is allowed"), "{e}");
-    let e = why(&m, |_| (), 24_000 - 1);
-    assert!(e.contains("end of the tape is 23999; 24000 to"), "{e}");
 }
 
 fn run(steady: &Steady, scheme: &str) -> Outcome {

@@ -10,7 +10,7 @@ use crate::machine::{OFF_CHIP, STACKED};
 use crate::pager::{Policy, Step};
 use crate::program::Program;
 use crate::scheme::{Change, Scheme};
-use crate::tape::Tape;
+use crate::tape::{Event, Tape};
 use lens::address::PageSize;
 use lens::pipe::Pace;
 use std::sync::Arc;
@@ -156,26 +156,32 @@ impl Window {
         self.steps = steps;
     }
 
-    /// Makes the changes that are due by the tape.
+    /// Makes the changes that are due by the tape. Neighbours of the same time and vCPU
+    /// are one fault, or one step of a thread of the hypervisor.
     fn play(&mut self) {
         let Some((tape, mut next)) = self.tape.take() else {
             return;
         };
-        let mut steps = std::mem::take(&mut self.steps);
-        while let Some(e) = tape.events.get(next).filter(|e| e.at <= self.total) {
-            next += 1;
-            let pager = self.cores.pager.as_mut().expect("this run pages");
-            let Some(step) = pager.play(e) else { continue };
-            let by = e.cpu.map(|cpu| cpu as usize);
-            if let Some(cpu) = by {
-                self.cores.counts.faults += 1;
-                let p = self.cores.prices;
-                self.cores.stop(cpu, p.exit + p.fault, Why::Fault);
+        while let Some(first) = tape.events.get(next).filter(|e| e.at <= self.total) {
+            let by = first.cpu.map(|cpu| cpu as usize);
+            let mut begun = false;
+            let same = |e: &&Event| (e.at, e.cpu) == (first.at, first.cpu);
+            while let Some(e) = tape.events.get(next).filter(same) {
+                next += 1;
+                let pager = self.cores.pager.as_mut().expect("this run pages");
+                let Some(step) = pager.play(e) else { continue };
+                if let Some(cpu) = by.filter(|_| !begun) {
+                    self.cores.counts.faults += 1;
+                    let p = self.cores.prices;
+                    self.cores.stop(cpu, p.exit + p.fault, Why::Fault);
+                }
+                begun = true;
+                self.change(by, step);
             }
-            steps.push(step);
-            self.apply(by, &mut steps);
+            if begun {
+                self.scheme.finished(by, &mut self.cores);
+            }
         }
-        self.steps = steps;
         self.tape = Some((tape, next));
     }
 
@@ -214,63 +220,68 @@ impl Window {
     /// Makes the changes that `steps` say, on behalf of `by`, and lets the scheme
     /// know.
     fn apply(&mut self, by: Option<usize>, steps: &mut Vec<Step>) {
-        let cores = &mut self.cores;
         for step in steps.drain(..) {
-            let p = cores.prices;
-            let small = PageSize::Size4K;
-            let (gpn, size, waits, was_absent) = match step {
-                // Used off-chip until now, if pages are used in place.
-                Step::In { gpn, prefetched } => (gpn, small, !prefetched, !cores.in_place),
-                Step::Out { gpn, awaited } => (gpn, small, awaited, false),
-                Step::Moved { gpn, size } => (gpn, size, false, false),
-            };
-            let c = &mut cores.counts;
-            c.table_pages += u64::from(cores.guest.owner(gpn).is_none());
-            *match step {
-                Step::In { prefetched, .. } if prefetched => &mut c.in_prefetched,
-                Step::In { .. } => &mut c.in_demanded,
-                Step::Out { awaited, .. } if awaited => &mut c.out_awaited,
-                Step::Out { .. } => &mut c.out_ahead,
-                Step::Moved { .. } => &mut c.moved,
-            } += 1;
-            let (from, to) = match step {
-                Step::In { .. } => (OFF_CHIP, STACKED),
-                Step::Out { .. } => (STACKED, OFF_CHIP),
-                Step::Moved { gpn, .. } => {
-                    let pager = cores.pager.as_ref().expect("this run pages");
-                    let node = pager.frame(gpn).map_or(OFF_CHIP, |_| STACKED);
-                    (node, node)
-                }
-            };
-            if to == STACKED {
+            self.change(by, step);
+        }
+        self.scheme.finished(by, &mut self.cores);
+    }
+
+    /// Makes one of them.
+    fn change(&mut self, by: Option<usize>, step: Step) {
+        let cores = &mut self.cores;
+        let p = cores.prices;
+        let small = PageSize::Size4K;
+        let (gpn, size, waits, was_absent) = match step {
+            // Used off-chip until now, if pages are used in place.
+            Step::In { gpn, prefetched } => (gpn, small, !prefetched, !cores.in_place),
+            Step::Out { gpn, awaited } => (gpn, small, awaited, false),
+            Step::Moved { gpn, size } => (gpn, size, false, false),
+        };
+        let c = &mut cores.counts;
+        c.table_pages += u64::from(cores.guest.is_table(gpn));
+        *match step {
+            Step::In { prefetched, .. } if prefetched => &mut c.in_prefetched,
+            Step::In { .. } => &mut c.in_demanded,
+            Step::Out { awaited, .. } if awaited => &mut c.out_awaited,
+            Step::Out { .. } => &mut c.out_ahead,
+            Step::Moved { .. } => &mut c.moved,
+        } += 1;
+        let (from, to) = match step {
+            Step::In { .. } => (OFF_CHIP, STACKED),
+            Step::Out { .. } => (STACKED, OFF_CHIP),
+            Step::Moved { gpn, .. } => {
                 let pager = cores.pager.as_ref().expect("this run pages");
-                if let Some(frame) = pager.frame(gpn) {
-                    cores.overwrite(frame, size);
-                }
+                let node = pager.frame(gpn).map_or(OFF_CHIP, |_| STACKED);
+                (node, node)
             }
-            let lines = cores.copy(from, to, size);
-            if let Some(cpu) = by.filter(|_| waits) {
-                if matches!(step, Step::Out { .. }) {
-                    cores.stop(cpu, p.victim, Why::Evict);
-                }
-                cores.stop(cpu, self.copy_wait * (p.copy + lines), Why::Copy);
-            }
-            let level = size.level();
-            for copy in 0..cores.copies as u64 {
-                let entry = nested_entry(level, gpn) + copy * COPY;
-                let message = Message { entry, level };
-                let told = cores.store_entry(by, message);
-                let change = Change {
-                    message,
-                    by,
-                    was_absent,
-                    told,
-                    again: copy > 0,
-                };
-                self.scheme.stored(&change, cores);
+        };
+        if to == STACKED {
+            let pager = cores.pager.as_ref().expect("this run pages");
+            if let Some(frame) = pager.frame(gpn) {
+                cores.overwrite(frame, size);
             }
         }
-        self.scheme.finished(by, cores);
+        let lines = cores.copy(from, to, size);
+        if let Some(cpu) = by.filter(|_| waits) {
+            if matches!(step, Step::Out { .. }) {
+                cores.stop(cpu, p.victim, Why::Evict);
+            }
+            cores.stop(cpu, self.copy_wait * (p.copy + lines), Why::Copy);
+        }
+        let level = size.level();
+        for copy in 0..cores.copies as u64 {
+            let entry = nested_entry(level, gpn) + copy * COPY;
+            let message = Message { entry, level };
+            let told = cores.store_entry(by, message);
+            let change = Change {
+                message,
+                by,
+                was_absent,
+                told,
+                again: copy > 0,
+            };
+            self.scheme.stored(&change, cores);
+        }
     }
 
     /// What has been counted since it began.
