@@ -44,9 +44,10 @@ pub fn machine_text(name: &str) -> anyhow::Result<Cow<'static, str>> {
     Ok(Cow::Owned(text))
 }
 
-/// A number that other texts do not have.
-pub fn fingerprint(texts: &[&str]) -> u64 {
-    let bytes = texts.iter().flat_map(|text| text.bytes().chain([0]));
+/// A number that other texts, or files of bytes, do not have.
+pub fn fingerprint<T: AsRef<[u8]>>(texts: &[T]) -> u64 {
+    let texts = texts.iter().map(AsRef::as_ref);
+    let bytes = texts.flat_map(|text| text.iter().copied().chain([0]));
     bytes.fold(0, |hash, byte| mix(hash ^ u64::from(byte)))
 }
 

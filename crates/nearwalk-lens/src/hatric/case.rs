@@ -3,19 +3,19 @@
 
 use super::inputs;
 use crate::util::fingerprint;
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clap::Args;
 use lens_hatric::cores::Placement;
 use lens_hatric::energy::{self, Joules};
 use lens_hatric::machine::Stacked;
 use lens_hatric::pager::Policy;
 use lens_hatric::program::Program;
-use lens_hatric::scheme::Spec;
+use lens_hatric::scheme::{Scheme, Spec};
 use lens_hatric::sim::{Outcome, Setup, Steady};
 use serde::{Deserialize, Serialize};
 
 /// Changes when the same question may get another answer.
-const MODEL: &str = "hatric-2";
+const MODEL: &str = "hatric-3";
 
 /// Accesses after which one gives up to turn stacked memory over.
 const PATIENCE: u64 = 4_000_000_000;
@@ -47,7 +47,11 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub programs: Option<String>,
     /// Remaps that were recorded, played in place of the pager
-    #[arg(long, value_name = "FILE")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["policy", "turnover", "patience", "stolen_daemon", "defragment"]
+    )]
     pub tape: Option<String>,
     /// Accesses of all CPUs that are timed
     #[arg(long, default_value_t = 4_000_000)]
@@ -193,6 +197,26 @@ fn split_plain(part: &str) -> Vec<String> {
         last.push_str(rest);
     }
     words
+}
+
+/// Times `scheme`, of this name.
+///
+/// # Errors
+/// It let a translation be used that no nested entry has any more, so that its times
+/// mean nothing.
+fn time(
+    steady: &Steady,
+    name: &str,
+    placement: Placement,
+    scheme: Box<dyn Scheme>,
+) -> anyhow::Result<Outcome> {
+    let o = steady.time(placement, scheme);
+    let stale = o.counts.stale_uses;
+    ensure!(
+        stale == 0,
+        "{name} is broken: {stale} accesses or walks used a translation that is there no more"
+    );
+    Ok(o)
 }
 
 /// A case that is ready to run.
@@ -359,7 +383,7 @@ impl Ready {
         let mut lines: Vec<Line> = Vec::new();
         for (scheme, placement, spec) in runs {
             says(&format!("timing {scheme}"));
-            let o = steady.time(placement, spec.build());
+            let o = time(steady, scheme, placement, spec.build())?;
             let base = lines.first().map_or(&o, |l| &l.outcome);
             lines.push(self.line(scheme, spec, base, &o));
         }
@@ -397,6 +421,39 @@ impl Ready {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
+    use lens_hatric::cores::Cores;
+    use lens_hatric::scheme::Change;
+
+    #[test]
+    fn a_run_whose_scheme_lets_stale_translations_be_used_is_an_error() {
+        #[derive(Parser)]
+        struct Cli {
+            #[command(flatten)]
+            options: Options,
+        }
+        struct Idle;
+        impl Scheme for Idle {
+            fn stored(&mut self, _: &Change, _: &mut Cores) {}
+        }
+        let o = Cli::parse_from([
+            "test",
+            "--set",
+            "memory.per_node=\"8 MiB\"",
+            "--accesses",
+            "20000",
+            // Moves pages that are in use.
+            "--defragment",
+            "1",
+        ])
+        .options;
+        let ready = Ready::new(&["canneal".to_owned()], 2, &o).unwrap();
+        let steady = ready.reach().unwrap();
+        let with = |scheme| time(&steady, "x", Placement::Paged, scheme);
+        with(Spec::parse("ideal").unwrap().build()).unwrap();
+        let e = with(Box::new(Idle)).unwrap_err().to_string();
+        assert!(e.contains("x is broken: "), "{e}");
+    }
 
     #[test]
     fn lists_of_schemes_are_split_at_commas_or_at_semicolons() {

@@ -46,7 +46,7 @@ fn once<T>(
     }
     let name = path.display().to_string();
     let bytes = std::fs::read(&path).with_context(|| format!("reading {name}"))?;
-    let print = fingerprint(&[&String::from_utf8_lossy(&bytes)]);
+    let print = fingerprint(&[&bytes]);
     let read = (Arc::new(parse(&bytes).context(name)?), print);
     all.insert(path, read.clone());
     Ok(read)
@@ -71,6 +71,8 @@ pub fn tape(path: &str) -> anyhow::Result<Read<Tape>> {
 #[cfg(test)]
 mod tests {
     use super::super::case::Ready;
+    use super::super::sweep::vary;
+    use super::*;
     use clap::Parser;
     use lens::access::Access;
     use lens::trace::Recorder;
@@ -133,6 +135,44 @@ mod tests {
 
     fn programs(trace: &str) -> String {
         format!("[t]\nnote = \"a trace\"\nbase = 2.0\nwindow = 4.0\ntrace = \"{trace}\"\n")
+    }
+
+    #[test]
+    fn files_that_differ_in_bytes_of_no_text_have_other_fingerprints() {
+        let dir = Folder::new("hatric-bytes");
+        let all = Mutex::new(BTreeMap::new());
+        let print = |name, byte| {
+            let path = dir.file(name, &[byte]);
+            once(&all, path.into(), |_| Ok(())).unwrap().1
+        };
+        // Neither is UTF-8.
+        assert_ne!(print("a", 0x80), print("b", 0x81));
+        assert_eq!(print("c", 0x80), print("a", 0x80));
+    }
+
+    #[test]
+    fn a_tape_is_not_given_with_what_it_takes_the_place_of() {
+        for other in [
+            "--policy fifo",
+            "--turnover 1",
+            "--patience 9",
+            "--defragment 0",
+            "--stolen-daemon",
+        ] {
+            let words = format!("test t --tape x {other}");
+            let e = Args::try_parse_from(words.split(' ')).unwrap_err();
+            let name = other.split(' ').next().unwrap();
+            let e = e.to_string();
+            assert!(e.contains("--tape") && e.contains(name), "{e}");
+            Args::try_parse_from(words.replace("--tape x ", "").split(' ')).unwrap();
+            let key = name.trim_start_matches('-');
+            if key == "patience" {
+                continue;
+            }
+            let mut o = Args::parse_from(["test", "t", "--tape", "x"]).options;
+            let e = vary(&format!("{key}=1"), &mut o).unwrap_err().to_string();
+            assert!(e.contains(&format!("--vary {key} beside --tape")), "{e}");
+        }
     }
 
     #[test]

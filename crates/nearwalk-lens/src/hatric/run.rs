@@ -105,10 +105,4 @@ fn print(r: &Report) {
             l.energy.total() / 1000.0
         );
     }
-    for l in r.lines.iter().filter(|l| l.outcome.counts.stale_uses > 0) {
-        println!(
-            "\n{} is broken: {} accesses or walks used a translation that is there no more",
-            l.scheme, l.outcome.counts.stale_uses
-        );
-    }
 }

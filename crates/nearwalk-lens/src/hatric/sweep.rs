@@ -39,6 +39,9 @@ pub struct SweepArgs {
     output: Output,
 }
 
+/// Keys that mean nothing where a tape takes the pager's place.
+const OF_THE_PAGER: [&str; 4] = ["policy", "turnover", "defragment", "stolen-daemon"];
+
 /// A key and a value for it.
 type Choice = (String, String);
 
@@ -81,6 +84,9 @@ fn number<T: std::str::FromStr>((key, value): &Choice) -> anyhow::Result<T> {
 
 fn apply(choice: &Choice, vcpus: &mut u32, o: &mut Options) -> anyhow::Result<()> {
     let (key, value) = choice;
+    if o.tape.is_some() && OF_THE_PAGER.contains(&key.as_str()) {
+        bail!("--vary {key} beside --tape, which is played in place of the pager");
+    }
     match key.as_str() {
         "vcpus" => *vcpus = number(choice)?,
         "policy" => o.policy.clone_from(value),
