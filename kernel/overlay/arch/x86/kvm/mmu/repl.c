@@ -134,18 +134,23 @@ void __kvm_repl_switch(struct kvm_vcpu *vcpu)
 	struct kvm_repl *repl = kvm_repl_of(vcpu->kvm);
 	struct kvm_mmu *mmu = &vcpu->arch.root_mmu;
 	unsigned long roots = 0;
+	bool other;
 	u8 key;
 	int i;
 
 	/* Loaded elsewhere from here on, it sees what is written here, and asks again. */
 	preempt_disable();
 	key = kvm_repl_key_of_cpu(repl, smp_processor_id());
-	if (key != vcpu->arch.repl_key) {
+	other = key != vcpu->arch.repl_key;
+	if (other) {
 		WRITE_ONCE(vcpu->arch.repl_key, key);
 		kvm_repl_stamp(repl, key);
 		atomic_long_inc(&repl->switches);
 	}
 	preempt_enable();
+	/* A period that was set while this VM was on no list yet did not start looks. */
+	if (other && !delayed_work_pending(&repl->idle))
+		kvm_repl_idle_start(repl);
 
 	/* Not initialised yet. */
 	if (!mmu->root_role.direct)

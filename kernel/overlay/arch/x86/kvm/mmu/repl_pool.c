@@ -34,12 +34,15 @@ static unsigned int kvm_repl_table_key(struct kvm_vcpu *vcpu)
 void __kvm_repl_topup(struct kvm_vcpu *vcpu)
 {
 	struct kvm_repl *repl = kvm_repl_of(vcpu->kvm);
-	int nid = READ_ONCE(repl->map.node[kvm_repl_table_key(vcpu)]);
+	u8 key = kvm_repl_table_key(vcpu);
+	int nid = READ_ONCE(repl->map.node[key]);
 	struct kvm_repl_pool *pool;
 	unsigned int want;
 	struct page *page;
 	bool more;
 
+	/* Who prefaults is not in KVM_RUN, and uses the tree all the same. */
+	kvm_repl_stamp(repl, key);
 	if (nid == NUMA_NO_NODE)
 		return;
 	pool = repl->pools[nid];
