@@ -7,7 +7,7 @@
 # MM_BASE=off or eager, ours without replication, or with all of it eager, takes the
 # stock kernel's place. With KVM_MODE=lazy or off: KVM's tests only, in virtual machines
 # with nested page tables by domain or without (kvm.pgtable_repl), whose threads are
-# moved from node to node every 50 ms; processes have no copies then, unless REPL_MODE
+# moved from node to node all the time; processes have no copies then, unless REPL_MODE
 # says so.
 # Prints what differs; the exit status is 1 if anything does.
 # Usage: test-mm.sh [quick|all|TEST...]; `test-mm.sh list` names the tests.

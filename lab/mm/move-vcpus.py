@@ -5,8 +5,9 @@
 # machines' nested page tables meanwhile. Usage: move-vcpus.py GROUP REPORT
 #
 # When it is ready, and on each SIGUSR1, it makes the file REPORT: how often it moved a
-# thread and read a check since the last one, and what checks found. Threads that have
-# CPUs of their own choice are left alone.
+# thread, how many threads, and how often it read a check since the last one, and what
+# checks found. Threads that have CPUs of their own choice are left alone. A thread that
+# was made after its maker was moved has the maker's CPUs, which are nobody's choice.
 import glob
 import os
 import random
@@ -46,11 +47,13 @@ class Mover:
 
     def begin(self):
         self.moves = self.checks = 0
+        self.threads = set()
         self.bad = []
 
     def report(self, path):
         with open(f"{path}.new", "w", encoding="ascii") as file:
-            file.write(f"moved {self.moves} times, {self.checks} checks, {len(self.bad)} with violations\n")
+            file.write(f"moved {self.moves} times, {len(self.threads)} threads, "
+                       f"{self.checks} checks, {len(self.bad)} with violations\n")
             file.write("".join(self.bad[:4]))
         os.rename(f"{path}.new", path)
         self.begin()
@@ -64,12 +67,15 @@ class Mover:
     def move(self):
         for pid in {pid for pid, _ in self.machines()}:
             for tid in map(int, os.listdir(f"/proc/{pid}/task")):
-                now = os.sched_getaffinity(tid)
-                if now not in (self.all, self.given.get(tid)):
+                given = self.given.setdefault(pid, [self.all])
+                if os.sched_getaffinity(tid) not in given:
                     continue
-                self.given[tid] = random.choice(self.nodes)
-                os.sched_setaffinity(tid, self.given[tid])
+                node = random.choice(self.nodes)
+                if node not in given:
+                    given.append(node)
+                os.sched_setaffinity(tid, node)
                 self.moves += 1
+                self.threads.add(tid)
 
     def check(self):
         for _, path in self.machines():

@@ -118,7 +118,10 @@ finish() {
 moved() {
 	rm -f /tmp/moved.log
 	kill -USR1 "$mover" || return
-	until [ -e /tmp/moved.log ]; do sleep 0.05; done
+	until [ -e /tmp/moved.log ]; do
+		kill -0 "$mover" 2>/dev/null || return
+		sleep 0.05
+	done
 }
 
 mover=
