@@ -403,10 +403,7 @@ static void leave(struct repl_vm *r)
 	}
 }
 
-static const struct {
-	const char *name;
-	void (*run)(struct repl_vm *r);
-} tests[] = {
+static const struct repl_test tests[] = {
 	{ "move", move },
 	{ "stay", stay },
 	{ "stale", stale },
@@ -420,20 +417,7 @@ static const struct {
 
 int main(int argc, char *argv[])
 {
-	struct repl_vm r;
-	int i;
-
 	repl_host();
-	ksft_print_header();
 	seconds *= repl_share;
-	ksft_set_plan(argc > 1 ? 1 : ARRAY_SIZE(tests));
-	for (i = 0; i < ARRAY_SIZE(tests); i++) {
-		if (argc > 1 && strcmp(argv[1], tests[i].name))
-			continue;
-		repl_create(&r);
-		tests[i].run(&r);
-		repl_free(&r);
-		ksft_test_result_pass("%s\n", tests[i].name);
-	}
-	ksft_finished();
+	repl_main(argc, argv, tests, ARRAY_SIZE(tests));
 }

@@ -334,10 +334,7 @@ static void dirty(struct repl_vm *r)
 	}
 }
 
-static const struct {
-	const char *name;
-	void (*run)(struct repl_vm *r);
-} tests[] = {
+static const struct repl_test tests[] = {
 	{ "one_tree", one_tree },
 	{ "local", local },
 	{ "lazy_later", lazy_later },
@@ -351,19 +348,6 @@ static const struct {
 
 int main(int argc, char *argv[])
 {
-	struct repl_vm r;
-	int i;
-
 	repl_host();
-	ksft_print_header();
-	ksft_set_plan(argc > 1 ? 1 : ARRAY_SIZE(tests));
-	for (i = 0; i < ARRAY_SIZE(tests); i++) {
-		if (argc > 1 && strcmp(argv[1], tests[i].name))
-			continue;
-		repl_create(&r);
-		tests[i].run(&r);
-		repl_free(&r);
-		ksft_test_result_pass("%s\n", tests[i].name);
-	}
-	ksft_finished();
+	repl_main(argc, argv, tests, ARRAY_SIZE(tests));
 }

@@ -67,6 +67,11 @@ struct repl_state {
 	struct repl_key key[REPL_KEYS];
 };
 
+struct repl_test {
+	const char *name;
+	void (*run)(struct repl_vm *r);
+};
+
 /* The host: repl_nodes of them, with a CPU of each. */
 extern int repl_nodes, repl_node[REPL_MAX], repl_cpu[REPL_MAX];
 
@@ -77,6 +82,7 @@ void repl_host(void);
 uint64_t repl_value(uint64_t value, uint64_t page);
 void repl_create(struct repl_vm *r);
 void repl_free(struct repl_vm *r);
+void __attribute__((noreturn)) repl_main(int argc, char *argv[], const struct repl_test *tests, int nr);
 void repl_start(struct repl_vm *r, int vcpu, int node, struct repl_op op);
 void repl_move(struct repl_vm *r, int vcpu, int node);
 void repl_stop(struct repl_vm *r);

@@ -191,6 +191,25 @@ void repl_free(struct repl_vm *r)
 
 static struct repl_vm *repl_runs;
 
+/* All of a program's tests, or the one that is named, each with a new guest. */
+void repl_main(int argc, char *argv[], const struct repl_test *tests, int nr)
+{
+	struct repl_vm r;
+	int i;
+
+	ksft_print_header();
+	ksft_set_plan(argc > 1 ? 1 : nr);
+	for (i = 0; i < nr; i++) {
+		if (argc > 1 && strcmp(argv[1], tests[i].name))
+			continue;
+		repl_create(&r);
+		tests[i].run(&r);
+		repl_free(&r);
+		ksft_test_result_pass("%s\n", tests[i].name);
+	}
+	ksft_finished();
+}
+
 static void *repl_thread(void *arg)
 {
 	struct kvm_vcpu *vcpu = arg;
