@@ -150,9 +150,24 @@ def by_level(tables):
             for level in (1, 2, 3)]
 
 
+def counters_reach_groups():
+    """Waits for the kernel to sum up what CPUs have counted. It does that every two
+    seconds, by a timer that is deferrable: on a CPU that sleeps it waits until the CPU
+    has something else to do."""
+    time.sleep(2.5)
+    mine = os.sched_getaffinity(0)
+    for cpu in mine:
+        os.sched_setaffinity(0, {cpu})
+        # A few ticks: one of them looks for timers.
+        until = time.monotonic() + 0.05
+        while time.monotonic() < until:
+            pass
+    os.sched_setaffinity(0, mine)
+    time.sleep(0.5)
+
+
 def numa_stat():
-    # Counters reach the group within two seconds.
-    time.sleep(3)
+    counters_reach_groups()
     for line in read(f"{GROUP}/memory.numa_stat").splitlines():
         name, *nodes = line.split()
         if name == "pagetables":
