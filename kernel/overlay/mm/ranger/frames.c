@@ -346,7 +346,7 @@ static void look_free(struct folio *folio, struct page *page, bool *drain,
 		look->outcome = RANGER_MOVED;
 		look->folio = make_folio(page, folio_order(folio));
 	} else {
-		/* Being freed, or split, or isolated. */
+		/* Being freed, split, or isolated; or too little is free for it. */
 		look->outcome = is_free ? RANGER_FREE : RANGER_BUSY;
 	}
 }

@@ -312,8 +312,9 @@ static int place_new(struct ranger_claims *claims, const struct ranger_spans *sp
  * @placed: adds what was done
  *
  * Those that have one keep it, as far as it need not make room for a larger one.
- * Pages behind or before a claim extend it.  Others get one where most of them are,
- * or in the first hole that is large enough for all, or, where no hole is, several.
+ * Pages behind or before a claim extend it.  Others get one where many of them are,
+ * or in a hole that is large enough for all, the first or that with the fewest bad
+ * blocks, or, where no hole is, several.
  *
  * Return: 0, -EAGAIN if some have got one and others are to be asked for again, -ENOSPC
  * if some have none for want of frames, or -ENOMEM.

@@ -93,7 +93,7 @@ static void count_vote(struct extent *extent, unsigned long offset, unsigned lon
 	}
 }
 
-/* How far behind an extent a page may be and still be of it: half may be unused. */
+/* How far behind an extent a page may be and still be of it. */
 static unsigned long reach(const struct extent *extent)
 {
 	return max(extent->end - extent->first, PMD_SIZE >> PAGE_SHIFT);
