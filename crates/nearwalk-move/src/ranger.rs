@@ -91,7 +91,7 @@ enum Align {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Anchor {
-    /// Where most of it is, or else where the kernel has the fewest pages
+    /// Where more than a sixteenth of it is, or else where the kernel has the fewest pageblocks
     MostInPlace,
     /// Into the first hole that is large enough, as in the thesis
     FirstFit,
