@@ -2,8 +2,8 @@
 //! How contiguous the memory of a process is: how few regions, each of
 //! consecutive addresses on consecutive frames, cover it.
 //!
-//! Defined as in Yan's thesis ("Memory management for heterogeneous memory
-//! systems"), section 4.4.3: `TotalNum` is [`Contiguity::regions`],
+//! Defined as in Yan's thesis ("Virtual Memory for Next-Generation Tiered Memory
+//! Architectures"), section 4.4.3: `TotalNum` is [`Contiguity::regions`],
 //! `MemCoverage` with n regions is [`Contiguity::coverage`]. Lengths are in
 //! frames of 4 KiB, addresses in bytes.
 
