@@ -15,9 +15,9 @@
 #include <linux/mm_types.h>
 #include <linux/nodemask.h>
 #include <linux/numa.h>
+#include <linux/sched.h>
 
 struct seq_file;
-struct task_struct;
 
 /* Who asked for the replication of a process. */
 enum pgtable_repl_source {
@@ -60,6 +60,12 @@ struct pgtable_repl_policy {
 static inline void mm_init_pgtable_repl(struct mm_struct *mm)
 {
 	mm->pgtable_repl = NULL;
+}
+
+/* Of a new task, which nobody knows of yet: it gathers nothing, whatever its parent does. */
+static inline void pgtable_repl_init_task(struct task_struct *task)
+{
+	task->repl_gather = NULL;
 }
 
 /*
@@ -121,6 +127,7 @@ static __always_inline int pgtable_repl_place(gfp_t gfp)
 #else
 
 static inline void mm_init_pgtable_repl(struct mm_struct *mm) { }
+static inline void pgtable_repl_init_task(struct task_struct *task) { }
 static inline bool mm_has_pgtable_repl(struct mm_struct *mm) { return false; }
 static inline bool mm_has_lazy_pgtables(struct mm_struct *mm) { return false; }
 static inline int pgtable_repl_fork(struct mm_struct *mm,

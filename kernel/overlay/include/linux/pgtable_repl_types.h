@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Page-table replication: masks of translation domains.
+ * Page-table replication: masks of translation domains, and what is embedded in
+ * types of others.
  *
  * Domains have numbers of their own, which are those of nodes only as long as
  * nobody asks for others (vm.pgtable_repl_domains).  So a mask of domains is no
@@ -99,6 +100,48 @@ static __always_inline unsigned int domainmask_weight(const domainmask_t *mask)
 {
 	return bitmap_weight(mask->bits, PGTABLE_REPL_DOMAINS_MAX);
 }
+
+struct mmu_gather;
+
+/**
+ * struct pgtable_repl_gather - what an mmu_gather records of the copies of tables
+ *
+ * By it, TLB flushes leave out domains that had nothing of what a task changes.  It
+ * is the task's that gathers, which reaches it by its @repl_gather; nobody else
+ * looks at it.
+ *
+ * @recording: flushes are partial, and this is recorded; else nothing else counts
+ * @owed: something that only this task knows of, and no flush since: entries of one
+ *	table, from @first to @last; of several if @first is NULL
+ * @files: some of what it has looked at, from @start to @end, was of files
+ * @huge: it has changed huge pages, before it ran into another (tlb_finish_mmu())
+ * @huge_1g: the same, of a GiB
+ * @huge_held: it has changed some that copies held, and others are told
+ * @gen: pgtable_repl_generation() when it began
+ * @first: see @owed
+ * @last: see @owed
+ * @domains: those that had what this task has changed
+ * @start: of the address space, by VMAs, it has looked at what is from here
+ * @end: to here
+ * @outer: the gather that this task began before, and goes on with afterwards
+ */
+struct pgtable_repl_gather {
+#ifdef CONFIG_PGTABLE_REPL
+	bool recording;
+	bool owed;
+	bool files;
+	bool huge;
+	bool huge_1g;
+	bool huge_held;
+	unsigned int gen;
+	const void *first;
+	const void *last;
+	domainmask_t domains;
+	unsigned long start;
+	unsigned long end;
+	struct mmu_gather *outer;
+#endif
+};
 
 /* Counts what domain numbers have meant: masks go by the meaning of their time. */
 unsigned int pgtable_repl_generation(void);

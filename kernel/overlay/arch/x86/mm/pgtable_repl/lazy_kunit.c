@@ -137,7 +137,7 @@ static void repl_test_lazy_holds_hugetlb(struct kunit *test)
 		huge_ptep_modify_prot_commit(&t->vma, addr, ptep, pte,
 					     round ? pte_mkold(pte) : pte);
 		spin_unlock(t->ptl);
-		KUNIT_EXPECT_FALSE(test, tlb.repl_owed);
+		KUNIT_EXPECT_FALSE(test, tlb.repl.owed);
 		tlb_finish_mmu(&tlb);
 		repl_test_holds(test, copy, TEST_USED, TEST_USED);
 		KUNIT_EXPECT_EQ(test, !!pte_young(ptep_get(ptep)), !round);
@@ -227,7 +227,7 @@ static void repl_test_rewrite(struct kunit *test, bool section)
 		if (section)
 			arch_leave_lazy_mmu_mode();
 		spin_unlock(t->ptl);
-		KUNIT_EXPECT_FALSE(test, tlb.repl_owed);
+		KUNIT_EXPECT_FALSE(test, tlb.repl.owed);
 		tlb_finish_mmu(&tlb);
 		repl_test_holds(test, copy, TEST_USED, TEST_USED);
 	}
@@ -236,7 +236,7 @@ static void repl_test_rewrite(struct kunit *test, bool section)
 	spin_lock(t->ptl);
 	ptep_get_and_clear(t->mm, addr, ptep);
 	spin_unlock(t->ptl);
-	KUNIT_EXPECT_TRUE(test, domainmask_test(domain, &tlb.repl_domains));
+	KUNIT_EXPECT_TRUE(test, domainmask_test(domain, &tlb.repl.domains));
 	tlb_flush_pte_range(&tlb, addr, PAGE_SIZE);
 	tlb_finish_mmu(&tlb);
 	repl_test_empty(t);

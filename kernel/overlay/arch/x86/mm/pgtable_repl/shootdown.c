@@ -111,17 +111,17 @@ static bool repl_covers(const struct mmu_gather *tlb, unsigned long start,
 
 	if ((start ^ last) & PMD_MASK)
 		return true;
-	if (!tlb->repl_first)
+	if (!tlb->repl.first)
 		return false;
 	for (level = repl_root_level();; level--) {
 		unsigned int shift = page_level_shift(level);
 		pteval_t *entry = table + ((start >> shift) & (PTRS_PER_PTE - 1));
 		pteval_t val;
 
-		if (!(((unsigned long)entry ^ (unsigned long)tlb->repl_first) &
+		if (!(((unsigned long)entry ^ (unsigned long)tlb->repl.first) &
 		      PAGE_MASK))
-			return tlb->repl_first >= (void *)entry &&
-			       tlb->repl_last <= (void *)(entry +
+			return tlb->repl.first >= (void *)entry &&
+			       tlb->repl.last <= (void *)(entry +
 						((last - start) >> shift));
 		val = READ_ONCE(*entry);
 		if (level == PG_LEVEL_4K || !repl_is_table(val))
@@ -141,13 +141,13 @@ static void repl_flushed(const struct mm_struct *mm, const struct mmu_gather *by
 {
 	struct mmu_gather *tlb = current->repl_gather;
 
-	if (!tlb || tlb->mm != mm || !tlb->repl_owed)
+	if (!tlb || tlb->mm != mm || !tlb->repl.owed)
 		return;
 	if (by != tlb && end != TLB_FLUSH_ALL &&
 	    (start >= end || end > TASK_SIZE_MAX ||
 	     !repl_covers(tlb, start, end - 1)))
 		return;
-	tlb->repl_owed = false;
+	tlb->repl.owed = false;
 }
 
 /**
@@ -400,19 +400,19 @@ const struct cpumask *pgtable_repl_shootdown(struct mm_struct *mm,
 		return cpus;
 	s.recorded = tlb;
 	/* Begun when nobody was left out, or when domains were others: flush all. */
-	if (tlb && (!tlb->repl_recording ||
-		    tlb->repl_gen != repl_domain_map_gen(s.map)))
+	if (tlb && (!tlb->repl.recording ||
+		    tlb->repl.gen != repl_domain_map_gen(s.map)))
 		return cpus;
 	if (s.recorded) {
-		domainmask_or(&s.found, &s.found, &tlb->repl_domains);
-		s.retracted = tlb->repl_files;
+		domainmask_or(&s.found, &s.found, &tlb->repl.domains);
+		s.retracted = tlb->repl.files;
 		others = atomic_read(&repl->huge_held) ||
 			 repl_unrecorded(mm, repl);
-		s.huge = tlb->repl_huge || tlb->cleared_pmds || others;
-		s.huge_1g = tlb->repl_huge_1g || tlb->cleared_puds || others;
+		s.huge = tlb->repl.huge || tlb->cleared_pmds || others;
+		s.huge_1g = tlb->repl.huge_1g || tlb->cleared_puds || others;
 		if (tlb->fullmm) {
-			start = tlb->repl_start;
-			end = tlb->repl_end;
+			start = tlb->repl.start;
+			end = tlb->repl.end;
 		}
 		/* Also when the batch is full: pages are freed then, too. */
 		if (tlb->fullmm || mm_tlb_flush_nested(mm))

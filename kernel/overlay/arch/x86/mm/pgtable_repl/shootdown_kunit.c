@@ -15,19 +15,19 @@ static void repl_test_lazy_gather_knows_who_had_it(struct kunit *test)
 	tlb_gather_mmu(&tlb, t->mm);
 	spin_lock(t->ptl);
 	ptep_get_and_clear(t->mm, TEST_ADDR, t->ptep + TEST_USED + 1);
-	KUNIT_EXPECT_FALSE(test, domainmask_test(domain, &tlb.repl_domains));
+	KUNIT_EXPECT_FALSE(test, domainmask_test(domain, &tlb.repl.domains));
 	ptep_get_and_clear(t->mm, TEST_ADDR, t->ptep + TEST_USED);
-	KUNIT_EXPECT_TRUE(test, domainmask_test(domain, &tlb.repl_domains));
+	KUNIT_EXPECT_TRUE(test, domainmask_test(domain, &tlb.repl.domains));
 	/* Nothing else tells of that domain any more. */
-	KUNIT_EXPECT_TRUE(test, tlb.repl_owed);
+	KUNIT_EXPECT_TRUE(test, tlb.repl.owed);
 	tlb_flush_pte_range(&tlb, TEST_ADDR + TEST_USED * PAGE_SIZE, PAGE_SIZE);
 	spin_unlock(t->ptl);
 	/* Nor does a flush of another page settle it. */
 	flush_tlb_mm_range(t->mm, TEST_ADDR, TEST_ADDR + PAGE_SIZE, PAGE_SHIFT,
 			   false);
-	KUNIT_EXPECT_TRUE(test, tlb.repl_owed);
+	KUNIT_EXPECT_TRUE(test, tlb.repl.owed);
 	tlb_flush_mmu(&tlb);
-	KUNIT_EXPECT_FALSE(test, tlb.repl_owed);
+	KUNIT_EXPECT_FALSE(test, tlb.repl.owed);
 	tlb_finish_mmu(&tlb);
 	repl_test_empty(t);
 }
@@ -48,9 +48,9 @@ static void repl_test_lazy_gather_knows_who_used_it(struct kunit *test)
 	tlb_gather_mmu(&tlb, t->mm);
 	spin_lock(t->ptl);
 	KUNIT_EXPECT_TRUE(test, ptep_test_and_clear_young(&t->vma, addr, t->ptep + TEST_USED));
-	KUNIT_EXPECT_TRUE(test, domainmask_test(domain, &tlb.repl_domains));
+	KUNIT_EXPECT_TRUE(test, domainmask_test(domain, &tlb.repl.domains));
 	/* The copy still tells of that domain. */
-	KUNIT_EXPECT_FALSE(test, tlb.repl_owed);
+	KUNIT_EXPECT_FALSE(test, tlb.repl.owed);
 	spin_unlock(t->ptl);
 	tlb_finish_mmu(&tlb);
 	repl_test_empty(t);
@@ -74,13 +74,13 @@ static void repl_test_lazy_page_is_settled_by_its_flush(struct kunit *test)
 		repl_test_fault(t, TEST_USED);
 		spin_lock(t->ptl);
 		ptep_get_and_clear(t->mm, addr, t->ptep + TEST_USED);
-		KUNIT_EXPECT_TRUE(test, tlb.repl_owed);
+		KUNIT_EXPECT_TRUE(test, tlb.repl.owed);
 		if (i)
 			pgtable_repl_add_sharers(to, t->mm, addr);
 		else
 			flush_tlb_mm_range(t->mm, addr, addr + PAGE_SIZE,
 					   PAGE_SHIFT, false);
-		KUNIT_EXPECT_FALSE_MSG(test, tlb.repl_owed, "flush %u", i);
+		KUNIT_EXPECT_FALSE_MSG(test, tlb.repl.owed, "flush %u", i);
 		set_pte_at(t->mm, addr, t->ptep + TEST_USED, repl_test_pte(t));
 		spin_unlock(t->ptl);
 	}
@@ -92,11 +92,11 @@ static void repl_test_lazy_page_is_settled_by_its_flush(struct kunit *test)
 	spin_lock(t->ptl);
 	ptep_get_and_clear(t->mm, addr, t->ptep + TEST_USED);
 	spin_unlock(t->ptl);
-	KUNIT_EXPECT_TRUE(test, tlb.repl_owed);
+	KUNIT_EXPECT_TRUE(test, tlb.repl.owed);
 	domainmask_zero(&t->mm->pgtable_repl->filtered);
 	pgtable_repl_add_sharers(to, t->mm, addr);
 	tlb_flush_mmu(&tlb);
-	KUNIT_EXPECT_FALSE(test, tlb.repl_owed);
+	KUNIT_EXPECT_FALSE(test, tlb.repl.owed);
 	tlb_finish_mmu(&tlb);
 	free_cpumask_var(to);
 	repl_test_empty(t);
@@ -118,12 +118,12 @@ static void repl_test_lazy_gather_owes_what_is_forbidden(struct kunit *test)
 	spin_lock(t->ptl);
 	pte = ptep_modify_prot_start_copied(&t->vma, addr, ptep);
 	KUNIT_EXPECT_NE(test, *repl_slot(copy, ptep), 0);
-	KUNIT_EXPECT_FALSE(test, tlb.repl_owed);
+	KUNIT_EXPECT_FALSE(test, tlb.repl.owed);
 	ptep_modify_prot_commit_copied(&t->vma, addr, ptep, pte,
 				       pte_modify(pte, PAGE_NONE));
 	spin_unlock(t->ptl);
 	KUNIT_EXPECT_EQ(test, *repl_slot(copy, ptep), 0);
-	KUNIT_EXPECT_TRUE(test, tlb.repl_owed);
+	KUNIT_EXPECT_TRUE(test, tlb.repl.owed);
 	tlb_flush_pte_range(&tlb, addr, PAGE_SIZE);
 	tlb_finish_mmu(&tlb);
 	repl_test_empty(t);

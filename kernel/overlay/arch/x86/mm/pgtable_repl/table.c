@@ -196,17 +196,17 @@ void __pgtable_repl_free_tlb(struct mmu_gather *tlb, struct ptdesc *table)
 {
 	unsigned long start = tlb->start, end = tlb->end;
 
-	if (tlb->repl_recording) {
+	if (tlb->repl.recording) {
 		rcu_read_lock();
-		repl_add_home(repl_domain_map_read(), table, &tlb->repl_domains);
+		repl_add_home(repl_domain_map_read(), table, &tlb->repl.domains);
 		rcu_read_unlock();
 	}
 	while (table->pt_repl) {
 		struct ptdesc *copy = table->pt_repl;
 
-		if (tlb->repl_recording)
+		if (tlb->repl.recording)
 			__domainmask_set(copy->pt_repl_domain,
-					 &tlb->repl_domains);
+					 &tlb->repl.domains);
 		repl_unlink(table, &table->pt_repl);
 		pgtable_free_table(tlb, ptdesc_page(copy));
 		if (!tlb->end) {

@@ -100,16 +100,16 @@ static __always_inline bool repl_none(pteval_t val)
 static __always_inline void repl_owe(struct mmu_gather *tlb, const void *first,
 				     const void *last)
 {
-	if (!tlb->repl_owed) {
-		tlb->repl_owed = true;
-		tlb->repl_first = first;
-		tlb->repl_last = last;
-	} else if (((unsigned long)tlb->repl_first ^ (unsigned long)first) &
+	if (!tlb->repl.owed) {
+		tlb->repl.owed = true;
+		tlb->repl.first = first;
+		tlb->repl.last = last;
+	} else if (((unsigned long)tlb->repl.first ^ (unsigned long)first) &
 		   PAGE_MASK) {
-		tlb->repl_first = NULL;	/* entries of several tables */
+		tlb->repl.first = NULL;	/* entries of several tables */
 	} else {
-		tlb->repl_first = min(tlb->repl_first, first);
-		tlb->repl_last = max(tlb->repl_last, last);
+		tlb->repl.first = min(tlb->repl.first, first);
+		tlb->repl.last = max(tlb->repl.last, last);
 	}
 }
 
@@ -131,13 +131,13 @@ static __always_inline void repl_note(const struct ptdesc *copy,
 
 	if (tlb && tlb->mm == copy->pt_repl_mm) {
 		/* PTEs have that bit for memory types of devices. */
-		if (unlikely(old & _PAGE_PSE) && !tlb->repl_huge_held) {
-			tlb->repl_huge_held = true;
+		if (unlikely(old & _PAGE_PSE) && !tlb->repl.huge_held) {
+			tlb->repl.huge_held = true;
 			atomic_inc(&tlb->mm->pgtable_repl->huge_held);
 		}
 		const void *first = (void *)slot - copy->pt_repl_delta;
 
-		__domainmask_set(copy->pt_repl_domain, &tlb->repl_domains);
+		__domainmask_set(copy->pt_repl_domain, &tlb->repl.domains);
 		if (gone)
 			repl_owe(tlb, first, first + (nr - 1) * sizeof(*slot));
 	}
