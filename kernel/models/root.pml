@@ -11,7 +11,7 @@
  *
  * Modelled: switch_mm_irqs_off(), enter_lazy_tlb(), flush_tlb_func(),
  * native_flush_tlb_multi(), inc_mm_tlb_gen(), pgtable_repl_reload_cr3(),
- * do_reload_cr3() (arch/x86/mm/tlb.c), repl_filter() (root.c),
+ * repl_reload_cr3(), repl_filter() (root.c),
  * arch_pgtable_repl_del(), pgtable_repl_free_pages() (tree.c, free.c),
  * pgtable_repl_shootdown() (shootdown.c) for one page.
  *
@@ -79,7 +79,7 @@ inline leave_mm()
 	mask = false; cr3_mm = false; loaded = OTHER; is_lazy = false
 }
 
-inline do_reload_cr3()
+inline repl_reload_cr3()
 {
 	if
 	:: loaded != MM -> skip
@@ -142,7 +142,7 @@ active proctype cpu_x()
 end:
 	do
 	/* Interrupts are on: IPIs, in any order. */
-	:: atomic { ipi_reload -> do_reload_cr3(); ipi_reload = false }
+	:: atomic { ipi_reload -> repl_reload_cr3(); ipi_reload = false }
 	:: atomic { ipi_flush[0] -> flush_tlb_func(0); ipi_flush[0] = false }
 	:: atomic { ipi_flush[1] -> flush_tlb_func(1); ipi_flush[1] = false }
 

@@ -225,7 +225,6 @@ bool arch_pgtable_repl_read(void *to, struct mm_struct *mm,	/* lazy.c */
 			    unsigned long addr, unsigned long n);
 void arch_pgtable_repl_idle(struct mm_struct *mm,		/* idle.c */
 			    struct list_head *pages);
-void pgtable_repl_reload_cr3(struct mm_struct *mm);		/* tlb.c */
 
 /**
  * struct pgtable_repl_report - counts of one consistency check

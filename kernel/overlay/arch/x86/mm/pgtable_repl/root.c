@@ -7,6 +7,7 @@
 #include <linux/mm_inline.h>
 #include <linux/mmu_context.h>
 #include <linux/prctl.h>
+#include <asm/pgtable_repl_root.h>
 #include <asm/tlbflush.h>
 #include "table.h"
 
@@ -64,6 +65,49 @@ pgd_t *__pgtable_repl_loaded_pgd(struct mm_struct *mm)
 	return mm->pgd;
 }
 EXPORT_SYMBOL_GPL(__pgtable_repl_loaded_pgd);
+
+/* Have this CPU load the root that it should, if it has @info loaded. */
+static void repl_reload_cr3(void *info)
+{
+	struct mm_struct *mm = info;
+
+	if (this_cpu_read(cpu_tlbstate.loaded_mm) != mm)
+		return;
+	/* Speculation may walk the root of a lazy CPU: leave it as well. */
+	if (this_cpu_read(cpu_tlbstate_shared.is_lazy)) {
+		switch_mm_irqs_off(NULL, &init_mm, NULL);
+		return;
+	}
+	count_vm_event(PGTABLE_REPL_RELOAD);
+	load_new_mm_cr3(pgtable_repl_pgd(mm),
+			this_cpu_read(cpu_tlbstate.loaded_mm_asid),
+			tlbstate_lam_cr3_mask(), true);
+}
+
+/**
+ * pgtable_repl_reload_cr3() - have every CPU load the root it should
+ * @mm: address space whose domain roots have just been changed
+ *
+ * On return no CPU has a root, a translation or a part of a walk from before
+ * the change, but for one that is just leaving @mm, with interrupts off: it has
+ * cleared its bit in mm_cpumask.  So pages of trees go after a grace period of
+ * RCU.  CPUs that have @mm loaded are sent an IPI.  A CPU on its way to it sets
+ * its bit before it reads the root, and so sees the new one or is sent the IPI.
+ *
+ * Others may keep entries of the old root under an ASID.  A full flush, with a
+ * generation of its own, takes these, too.  It must come after all CPUs have
+ * left the old roots: a CPU that is still on one when the generation is raised
+ * can take it over by another's flush, fill its TLB again, and switch to
+ * another process before it is sent the IPI.  When it came back, its ASID would
+ * look up to date.
+ */
+void pgtable_repl_reload_cr3(struct mm_struct *mm)
+{
+	smp_mb();	/* the roots before the mask; see above */
+	on_each_cpu_mask(mm_cpumask(mm), repl_reload_cr3, mm, true);
+	/* As if tables were freed: also on CPUs that only have it loaded. */
+	flush_tlb_mm_range(mm, 0, TLB_FLUSH_ALL, 0, true);
+}
 
 /*
  * Make a page pair the root of a domain: the kernel's half as it is, user

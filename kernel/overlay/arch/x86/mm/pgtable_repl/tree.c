@@ -6,6 +6,7 @@
  * that, roots may have been withdrawn without the mmap lock; see root.c.
  */
 #include <linux/sched/mm.h>
+#include <asm/pgtable_repl_root.h>
 #include "table.h"
 
 /*
