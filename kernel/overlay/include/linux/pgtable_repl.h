@@ -80,6 +80,16 @@ static inline bool mm_has_pgtable_repl(struct mm_struct *mm)
 bool __pgtable_repl_lazy(struct mm_struct *mm);
 
 /*
+ * Whether CPUs that run @mm may have another root loaded than mm->pgd: that of their
+ * domain.  Who asks for a TLB flush has raised the TLB generation, a barrier: a CPU
+ * that loads such a root after this has looked flushes by itself.
+ */
+static inline bool mm_has_domain_roots(struct mm_struct *mm)
+{
+	return mm_has_pgtable_repl(mm);
+}
+
+/*
  * Whether an access by the current task may fault on what mm->pgd has.  Where
  * page faults are disabled and a lock is in the way, it fails then.
  */
@@ -162,3 +172,4 @@ static __always_inline int pgtable_repl_place(gfp_t gfp)
 
 #endif /* CONFIG_PGTABLE_REPL */
 #endif /* _LINUX_PGTABLE_REPL_H */
+static inline bool mm_has_domain_roots(struct mm_struct *mm) { return false; }
