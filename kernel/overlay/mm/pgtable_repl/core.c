@@ -103,6 +103,35 @@ void __pgtable_repl_exit(struct mm_struct *mm)
 	kfree(repl);
 }
 
+#ifdef CONFIG_HUGETLB_PAGE
+/*
+ * As hugetlb_unshare_all_pmds(), without waiting: false, and nothing is done, if a
+ * lock is taken.
+ */
+static bool repl_try_unshare_vma(struct vm_area_struct *vma)
+{
+	struct address_space *mapping = vma->vm_file->f_mapping;
+	bool locked;
+
+	if (!hugetlb_vma_trylock_write(vma))
+		return false;
+	locked = i_mmap_trylock_write(mapping);
+	if (locked) {
+		hugetlb_unshare_pmds(vma, ALIGN(vma->vm_start, PUD_SIZE),
+				     ALIGN_DOWN(vma->vm_end, PUD_SIZE),
+				     /* take_locks = */ false);
+		i_mmap_unlock_write(mapping);
+	}
+	hugetlb_vma_unlock_write(vma);
+	return locked;
+}
+#else
+static bool repl_try_unshare_vma(struct vm_area_struct *vma)
+{
+	return true;
+}
+#endif
+
 /*
  * Take the mm out of hugetlb's sharing of PMD tables; from here on
  * mm_has_pgtable_repl() keeps it out.  What it had is faulted in again.
@@ -130,7 +159,7 @@ static int repl_unshare(struct mm_struct *mm, struct repl_wait *wait)
 			hugetlb_unshare_all_pmds(vma);
 			continue;
 		}
-		while (!hugetlb_try_unshare_all_pmds(vma)) {
+		while (!repl_try_unshare_vma(vma)) {
 			if (tries++ == REPL_UNSHARE_TRIES || signal_pending(current)) {
 				wait->busy = true;
 				return -EAGAIN;
