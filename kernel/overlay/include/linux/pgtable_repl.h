@@ -100,6 +100,35 @@ static inline bool mm_has_lazy_pgtables(struct mm_struct *mm)
 
 int pgtable_repl_set(struct mm_struct *mm,
 		     const struct pgtable_repl_policy *policy);
+/*
+ * Whether the page tables that this CPU walks may lack a page of @mm that mm->pgd has,
+ * for which an access with page faults disabled has failed.  The next fault, with
+ * nothing locked, adds it.
+ */
+static inline bool pgtable_repl_may_lack(struct mm_struct *mm)
+{
+	return mm == current->mm && mm_has_lazy_pgtables(mm);
+}
+
+void __pgtable_repl_wait_pmd(struct mm_struct *mm, pmd_t *pmd);
+void __pgtable_repl_wait_pud(struct mm_struct *mm, pud_t *pud);
+
+/*
+ * An entry was none, without its lock.  Who takes a huge page away takes it from the
+ * copies of the table as well before it drops the lock: wait for that.
+ */
+static inline void pgtable_repl_wait_pmd(struct mm_struct *mm, pmd_t *pmd)
+{
+	if (mm_has_pgtable_repl(mm))
+		__pgtable_repl_wait_pmd(mm, pmd);
+}
+
+static inline void pgtable_repl_wait_pud(struct mm_struct *mm, pud_t *pud)
+{
+	if (mm_has_pgtable_repl(mm))
+		__pgtable_repl_wait_pud(mm, pud);
+}
+
 void pgtable_repl_get(struct mm_struct *mm, struct pgtable_repl_policy *policy);
 int pgtable_repl_fork(struct mm_struct *mm, struct mm_struct *oldmm);
 int pgtable_repl_exec(struct mm_struct *mm);
@@ -157,6 +186,9 @@ static inline int pgtable_repl_prctl_set(unsigned long mode, unsigned long mask,
 					 unsigned long bits,
 					 unsigned long flags)
 {
+static inline bool pgtable_repl_may_lack(struct mm_struct *mm) { return false; }
+static inline void pgtable_repl_wait_pmd(struct mm_struct *mm, pmd_t *pmd) { }
+static inline void pgtable_repl_wait_pud(struct mm_struct *mm, pud_t *pud) { }
 	return -EINVAL;
 }
 static inline int pgtable_repl_prctl_get(unsigned long arg2, unsigned long mask,

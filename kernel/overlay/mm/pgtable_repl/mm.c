@@ -97,3 +97,27 @@ void pgtable_repl_account(struct page *page, struct mm_struct *mm, int sign)
 	else
 		pgtable_repl_unhold(mm->pgtable_repl);
 }
+
+/**
+ * __pgtable_repl_wait_pmd() - wait for who is changing an entry of a PMD table
+ * @mm: the address space, which has replication state
+ * @pmd: the entry
+ *
+ * Context: no lock of a table is held.
+ */
+void __pgtable_repl_wait_pmd(struct mm_struct *mm, pmd_t *pmd)
+{
+	spin_unlock(pmd_lock(mm, pmd));
+}
+
+/**
+ * __pgtable_repl_wait_pud() - wait for who is changing an entry of a PUD table
+ * @mm: the address space, which has replication state
+ * @pud: the entry
+ *
+ * Context: no lock of a table is held.
+ */
+void __pgtable_repl_wait_pud(struct mm_struct *mm, pud_t *pud)
+{
+	spin_unlock(pud_lock(mm, pud));
+}
