@@ -10,11 +10,12 @@
 #ifndef _LINUX_PGTABLE_REPL_H
 #define _LINUX_PGTABLE_REPL_H
 
-#include <linux/gfp_types.h>
+#include <linux/gfp.h>
 #include <linux/jump_label.h>
 #include <linux/mm_types.h>
 #include <linux/nodemask.h>
 #include <linux/numa.h>
+#include <linux/pgtable.h>
 #include <linux/sched.h>
 
 struct seq_file;
@@ -77,8 +78,6 @@ static inline bool mm_has_pgtable_repl(struct mm_struct *mm)
 	return READ_ONCE(mm->pgtable_repl);
 }
 
-bool __pgtable_repl_lazy(struct mm_struct *mm);
-
 /*
  * Whether CPUs that run @mm may have another root loaded than mm->pgd: that of their
  * domain.  Who asks for a TLB flush has raised the TLB generation, a barrier: a CPU
@@ -89,6 +88,8 @@ static inline bool mm_has_domain_roots(struct mm_struct *mm)
 	return mm_has_pgtable_repl(mm);
 }
 
+bool __pgtable_repl_lazy(struct mm_struct *mm);
+
 /*
  * Whether an access by the current task may fault on what mm->pgd has.  Where
  * page faults are disabled and a lock is in the way, it fails then.
@@ -98,8 +99,6 @@ static inline bool mm_has_lazy_pgtables(struct mm_struct *mm)
 	return mm_has_pgtable_repl(mm) && __pgtable_repl_lazy(mm);
 }
 
-int pgtable_repl_set(struct mm_struct *mm,
-		     const struct pgtable_repl_policy *policy);
 /*
  * Whether the page tables that this CPU walks may lack a page of @mm that mm->pgd has,
  * for which an access with page faults disabled has failed.  The next fault, with
@@ -129,6 +128,8 @@ static inline void pgtable_repl_wait_pud(struct mm_struct *mm, pud_t *pud)
 		__pgtable_repl_wait_pud(mm, pud);
 }
 
+int pgtable_repl_set(struct mm_struct *mm,
+		     const struct pgtable_repl_policy *policy);
 void pgtable_repl_get(struct mm_struct *mm, struct pgtable_repl_policy *policy);
 int pgtable_repl_fork(struct mm_struct *mm, struct mm_struct *oldmm);
 int pgtable_repl_exec(struct mm_struct *mm);
@@ -163,12 +164,30 @@ static __always_inline int pgtable_repl_place(gfp_t gfp)
 	return NUMA_NO_NODE;
 }
 
+void __pgtable_repl_release(struct ptdesc *table);
+
+/**
+ * pgtable_repl_release() - free the copies of a table that is about to be freed
+ * @table: the table, linked nowhere and in nobody's gather
+ *
+ * Context: any; they go after a grace period.
+ */
+static inline void pgtable_repl_release(struct ptdesc *table)
+{
+	if (pgtable_repl_active() && table->pt_repl)
+		__pgtable_repl_release(table);
+}
+
 #else
 
 static inline void mm_init_pgtable_repl(struct mm_struct *mm) { }
 static inline void pgtable_repl_init_task(struct task_struct *task) { }
 static inline bool mm_has_pgtable_repl(struct mm_struct *mm) { return false; }
+static inline bool mm_has_domain_roots(struct mm_struct *mm) { return false; }
 static inline bool mm_has_lazy_pgtables(struct mm_struct *mm) { return false; }
+static inline bool pgtable_repl_may_lack(struct mm_struct *mm) { return false; }
+static inline void pgtable_repl_wait_pmd(struct mm_struct *mm, pmd_t *pmd) { }
+static inline void pgtable_repl_wait_pud(struct mm_struct *mm, pud_t *pud) { }
 static inline int pgtable_repl_fork(struct mm_struct *mm,
 				    struct mm_struct *oldmm)
 {
@@ -186,9 +205,6 @@ static inline int pgtable_repl_prctl_set(unsigned long mode, unsigned long mask,
 					 unsigned long bits,
 					 unsigned long flags)
 {
-static inline bool pgtable_repl_may_lack(struct mm_struct *mm) { return false; }
-static inline void pgtable_repl_wait_pmd(struct mm_struct *mm, pmd_t *pmd) { }
-static inline void pgtable_repl_wait_pud(struct mm_struct *mm, pud_t *pud) { }
 	return -EINVAL;
 }
 static inline int pgtable_repl_prctl_get(unsigned long arg2, unsigned long mask,
@@ -201,7 +217,19 @@ static __always_inline int pgtable_repl_place(gfp_t gfp)
 {
 	return NUMA_NO_NODE;
 }
+static inline void pgtable_repl_release(struct ptdesc *table) { }
 
 #endif /* CONFIG_PGTABLE_REPL */
+
+/* Pages for tables, from the node they are forced onto if there is one. */
+static inline struct page *pgtable_alloc_pages_noprof(gfp_t gfp,
+						      unsigned int order)
+{
+	int nid = pgtable_repl_place(gfp);
+
+	if (nid != NUMA_NO_NODE)
+		return alloc_pages_node_noprof(nid, gfp, order);
+	return alloc_pages_noprof(gfp, order);
+}
+#define pgtable_alloc_pages(...)	alloc_hooks(pgtable_alloc_pages_noprof(__VA_ARGS__))
 #endif /* _LINUX_PGTABLE_REPL_H */
-static inline bool mm_has_domain_roots(struct mm_struct *mm) { return false; }

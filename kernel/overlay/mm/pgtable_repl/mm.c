@@ -7,6 +7,7 @@
 #include <linux/prctl.h>
 #include <linux/spinlock.h>
 #include <linux/vmstat.h>
+#include <asm/pgtable_repl_lazy.h>
 #include "internal.h"
 
 /**
@@ -47,6 +48,15 @@ unsigned long pgtable_repl_oom_pages(struct mm_struct *mm)
 	struct pgtable_repl *repl = mm_pgtable_repl(mm);
 
 	return repl ? max(pgtable_repl_pages(&repl->owner), 0L) : 0;
+}
+
+/**
+ * __pgtable_repl_filters() - whether shootdowns leave out domains
+ * @mm: the address space; it has replication state
+ */
+bool __pgtable_repl_filters(struct mm_struct *mm)
+{
+	return !domainmask_empty(&mm_pgtable_repl(mm)->filtered);
 }
 
 /* Have the gates open while it is replicated; the caller's reference goes. */

@@ -452,11 +452,6 @@ static __always_inline void pgtable_repl_lazy_enter(void) { }
 static __always_inline void pgtable_repl_lazy_leave(void) { }
 static __always_inline void pgtable_repl_lazy_flush(void) { }
 static __always_inline void pgtable_repl_sync(void *entry, unsigned long nr) { }
-static __always_inline bool pgtable_repl_set_ptes(void *entry, pteval_t val,
-						  unsigned long nr)
-{
-	return false;
-}
 static __always_inline pteval_t pgtable_repl_read(void *entry, pteval_t val)
 {
 	return val;
@@ -467,11 +462,6 @@ static __always_inline pteval_t pgtable_repl_cleared(void *entry, pteval_t old)
 }
 static __always_inline pteval_t pgtable_repl_cleared_full(void *entry,
 							  pteval_t old)
-{
-	return 0;
-}
-static __always_inline pteval_t pgtable_repl_exchange(void *entry, pteval_t old,
-						      pteval_t val)
 {
 	return 0;
 }
@@ -489,5 +479,7 @@ static __always_inline bool pgtable_repl_clear_young_pmd(void *entry)
 }
 
 #endif /* CONFIG_PGTABLE_REPL */
+
+#include <asm/pgtable_repl_generic.h>
 #endif /* __ASSEMBLY__ */
 #endif /* _ASM_X86_PGTABLE_REPL_H */

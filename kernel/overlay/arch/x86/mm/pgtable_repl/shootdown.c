@@ -308,15 +308,6 @@ static const struct cpumask *repl_sharer_mask(struct mm_struct *mm,
 }
 
 /**
- * __pgtable_repl_filters() - whether shootdowns leave out domains
- * @mm: the address space; it has replication state
- */
-bool __pgtable_repl_filters(struct mm_struct *mm)
-{
-	return !domainmask_empty(&mm_pgtable_repl(mm)->filtered);
-}
-
-/**
  * __pgtable_repl_add_sharers() - add CPUs that may have a translation of a page
  * @to: the mask that they are added to
  * @mm: the address space

@@ -15,6 +15,7 @@
  */
 #include <linux/mm.h>
 #include <linux/vmstat.h>
+#include <asm/paravirt.h>
 #include <asm/pgtable_repl_lazy.h>
 #include <asm/tlb.h>
 #include "table.h"
@@ -179,6 +180,26 @@ void __pgtable_repl_release(struct ptdesc *table)
 		repl_unlink(table, &table->pt_repl);
 		call_rcu(&copy->pt_rcu_head, repl_free_rcu);
 	}
+}
+
+/**
+ * pgtable_free_table() - free a table, or a copy, past the flush
+ * @tlb: the gather
+ * @page: the table
+ *
+ * Where the flush leaves out CPUs, it does not wait for those that walk tables with
+ * interrupts off, but RCU does.
+ */
+void pgtable_free_table(struct mmu_gather *tlb, struct page *page)
+{
+	if (pgtable_repl_filters(tlb->mm))
+		tlb_remove_table(tlb, page);
+	else
+#ifdef CONFIG_PARAVIRT
+		paravirt_tlb_remove_table(tlb, page);
+#else
+		tlb_remove_page(tlb, page);
+#endif
 }
 
 /**
