@@ -25,7 +25,7 @@ mapfile -t files < <(plain $order | awk '$2 !~ /\.h$/ { print $2 }')
 while IFS= read -r missing; do
 	fail "$missing.c is not in $order"
 done < <(comm -13 <(printf '%s\n' "${files[@]}" | sort) \
-	<(cd kernel/overlay && find mm arch fs -name '*.c' ! -name '*kunit*' | sed 's/\.c$//' | sort))
+	<(cd kernel/overlay && find mm arch fs kernel -name '*.c' ! -name '*kunit*' | sed 's/\.c$//' | sort))
 for file in "${files[@]}"; do
 	if [ ! -f "kernel/overlay/$file.c" ]; then
 		fail "$order: there is no kernel/overlay/$file.c"

@@ -18,6 +18,7 @@
 #include <linux/pgtable.h>
 #include <linux/sched.h>
 
+struct linux_binprm;
 struct seq_file;
 
 /* Who asked for the replication of a process. */
@@ -133,9 +134,9 @@ int pgtable_repl_set(struct mm_struct *mm,
 void pgtable_repl_get(struct mm_struct *mm, struct pgtable_repl_policy *policy);
 int pgtable_repl_fork(struct mm_struct *mm, struct mm_struct *oldmm);
 int pgtable_repl_exec(struct mm_struct *mm);
-void pgtable_repl_exec_secure(void);
 void pgtable_repl_forked(struct task_struct *child);
-void pgtable_repl_exec_done(void);
+void pgtable_repl_exec_done(struct linux_binprm *bprm);
+void pgtable_repl_leave_lazy_mm(void);
 unsigned long pgtable_repl_oom_pages(struct mm_struct *mm);
 int pgtable_repl_prctl_set(unsigned long mode, unsigned long mask,
 			   unsigned long bits, unsigned long flags);
@@ -194,9 +195,9 @@ static inline int pgtable_repl_fork(struct mm_struct *mm,
 	return 0;
 }
 static inline int pgtable_repl_exec(struct mm_struct *mm) { return 0; }
-static inline void pgtable_repl_exec_secure(void) { }
 static inline void pgtable_repl_forked(struct task_struct *child) { }
-static inline void pgtable_repl_exec_done(void) { }
+static inline void pgtable_repl_exec_done(struct linux_binprm *bprm) { }
+static inline void pgtable_repl_leave_lazy_mm(void) { }
 static inline unsigned long pgtable_repl_oom_pages(struct mm_struct *mm)
 {
 	return 0;
@@ -220,6 +221,22 @@ static __always_inline int pgtable_repl_place(gfp_t gfp)
 static inline void pgtable_repl_release(struct ptdesc *table) { }
 
 #endif /* CONFIG_PGTABLE_REPL */
+
+#if defined(CONFIG_PGTABLE_REPL) && defined(CONFIG_MEMCG)
+void pgtable_repl_new_owner(struct mm_struct *mm);
+
+/*
+ * exec gives up an address space.  Workers may hold it for a moment longer than
+ * the task lives that it belonged to.
+ */
+static inline void pgtable_repl_exec_failed(struct mm_struct *mm)
+{
+	WRITE_ONCE(mm->owner, NULL);
+}
+#else
+static inline void pgtable_repl_new_owner(struct mm_struct *mm) { }
+static inline void pgtable_repl_exec_failed(struct mm_struct *mm) { }
+#endif
 
 /* Pages for tables, from the node they are forced onto if there is one. */
 static inline struct page *pgtable_alloc_pages_noprof(gfp_t gfp,

@@ -17,16 +17,6 @@ void pgtable_repl_css_reset(struct cgroup_subsys_state *css);
 void pgtable_repl_css_offline(struct cgroup_subsys_state *css);
 void pgtable_repl_css_free(struct cgroup_subsys_state *css);
 void pgtable_repl_css_attach(struct cgroup_taskset *tset);
-void pgtable_repl_new_owner(struct mm_struct *mm);
-
-/*
- * exec gives up an address space.  Workers may hold it for a moment longer than
- * the task lives that it belonged to.
- */
-static inline void pgtable_repl_exec_failed(struct mm_struct *mm)
-{
-	WRITE_ONCE(mm->owner, NULL);
-}
 #else
 static inline int pgtable_repl_css_online(struct cgroup_subsys_state *css)
 {
@@ -36,8 +26,6 @@ static inline void pgtable_repl_css_reset(struct cgroup_subsys_state *css) { }
 static inline void pgtable_repl_css_offline(struct cgroup_subsys_state *css) { }
 static inline void pgtable_repl_css_free(struct cgroup_subsys_state *css) { }
 static inline void pgtable_repl_css_attach(struct cgroup_taskset *tset) { }
-static inline void pgtable_repl_new_owner(struct mm_struct *mm) { }
-static inline void pgtable_repl_exec_failed(struct mm_struct *mm) { }
 #endif
 
 #if defined(CONFIG_PGTABLE_REPL) && defined(CONFIG_CFS_BANDWIDTH)

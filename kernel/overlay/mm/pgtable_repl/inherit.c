@@ -5,6 +5,7 @@
  * None of them switches a gate: what a new address space takes its policy from holds
  * those that it needs (key.c).
  */
+#include <linux/binfmts.h>
 #include <linux/memcontrol.h>
 #include <linux/prctl.h>
 #include <linux/sched.h>
@@ -132,13 +133,12 @@ int pgtable_repl_exec(struct mm_struct *mm)
 	return repl_inherit(mm, NULL);
 }
 
-/**
- * pgtable_repl_exec_secure() - exec has installed a program that gains privileges
- *
- * What its caller has set for himself is not for it: it gets the policy of its
- * group or of the system, as if nobody had asked.
+/*
+ * exec has installed a program that gains privileges.  What its caller has set for
+ * himself is not for it: it gets the policy of its group or of the system, as if
+ * nobody had asked.
  */
-void pgtable_repl_exec_secure(void)
+static void repl_exec_secure(void)
 {
 	struct pgtable_repl_policy policy;
 
@@ -193,11 +193,16 @@ void pgtable_repl_forked(struct task_struct *child)
 
 /**
  * pgtable_repl_exec_done() - exec has installed the new address space
+ * @bprm: what is executed
  *
- * It started with the policy of the group as it was then.
+ * It started with the policy of the group as it was then.  Who may not read the
+ * program may not trace it, either.
  */
-void pgtable_repl_exec_done(void)
+void pgtable_repl_exec_done(struct linux_binprm *bprm)
 {
+	if (bprm->secureexec ||
+	    (bprm->interp_flags & BINPRM_FLAGS_ENFORCE_NONDUMP))
+		repl_exec_secure();
 	if (repl_may_be_behind() &&
 	    pgtable_repl_follow(current->mm, NULL) == -ENOMEM)
 		pgtable_repl_task_behind(current);

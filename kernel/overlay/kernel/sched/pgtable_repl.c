@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Page-table replication: what it asks of the scheduler.
+ */
+#include <linux/mmu_context.h>
+#include <linux/pgtable_repl.h>
+#include <linux/pgtable_repl_cgroup.h>
+#include "sched.h"
+
+#ifdef CONFIG_CFS_BANDWIDTH
+/**
+ * pgtable_repl_cpu_quota() - how many CPUs the group of a task may use at a time
+ * @task: the task; the caller holds the RCU read lock
+ *
+ * Return: at least 1; UINT_MAX without a limit.
+ */
+unsigned int pgtable_repl_cpu_quota(struct task_struct *task)
+{
+	struct task_group *tg;
+	u64 cpus = UINT_MAX;
+
+	for (tg = task_group(task); tg; tg = tg->parent) {
+		u64 quota = READ_ONCE(tg->cfs_bandwidth.quota);
+
+		if (quota != RUNTIME_INF)
+			cpus = min(cpus, div64_u64(quota,
+				   ktime_to_ns(tg->cfs_bandwidth.period)));
+	}
+	return max(cpus, 1ULL);
+}
+#endif
+
+#ifdef CONFIG_HOTPLUG_CPU
+/**
+ * pgtable_repl_leave_lazy_mm() - load init_mm while this CPU still answers IPIs
+ *
+ * What it keeps loaded longer may be a root of a translation domain, which its
+ * reference to the mm_struct does not keep: see pgtable_repl_reload_cr3().
+ *
+ * Context: the CPU's hotplug thread, before the CPU goes; the stopper and idle, which
+ * run there after it, inherit init_mm.
+ */
+void pgtable_repl_leave_lazy_mm(void)
+{
+	struct mm_struct *mm = current->active_mm;
+
+	if (mm == &init_mm)
+		return;
+	mmgrab_lazy_tlb(&init_mm);
+	local_irq_disable();
+	current->active_mm = &init_mm;
+	switch_mm_irqs_off(mm, &init_mm, current);
+	local_irq_enable();
+#ifdef finish_arch_post_lock_switch
+	finish_arch_post_lock_switch();
+#endif
+	mmdrop_lazy_tlb(mm);
+}
+#endif
