@@ -67,7 +67,7 @@ static inline void mm_init_pgtable_repl(struct mm_struct *mm)
 /* Of a new task, which nobody knows of yet: it gathers nothing, whatever its parent does. */
 static inline void pgtable_repl_init_task(struct task_struct *task)
 {
-	task->repl_gather = NULL;
+	task->pgtable_repl = (struct pgtable_repl_task){ };
 }
 
 /*

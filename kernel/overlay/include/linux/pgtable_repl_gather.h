@@ -33,8 +33,8 @@ static inline void pgtable_repl_gather_begin(struct mmu_gather *tlb)
 	tlb->repl.huge = false;
 	tlb->repl.huge_1g = false;
 	tlb->repl.huge_held = false;
-	tlb->repl.outer = current->repl_gather;
-	current->repl_gather = tlb;
+	tlb->repl.outer = current->pgtable_repl.gather;
+	current->pgtable_repl.gather = tlb;
 }
 
 /**
@@ -45,9 +45,29 @@ static inline void pgtable_repl_gather_end(struct mmu_gather *tlb)
 {
 	if (!tlb->repl.recording)
 		return;
-	current->repl_gather = tlb->repl.outer;
+	current->pgtable_repl.gather = tlb->repl.outer;
 	if (unlikely(tlb->repl.huge_held))
 		__pgtable_repl_gather_end(tlb);
+}
+
+/**
+ * pgtable_repl_flush_begin() - the next flush of this task is that of a gather
+ * @tlb: the gather, whether it records anything or not
+ *
+ * What is flushed for a gather goes by what that has recorded, and by what it tells
+ * of itself.  Flushes of others in between, as of reclaim, do not.
+ */
+static inline void pgtable_repl_flush_begin(struct mmu_gather *tlb)
+{
+	current->pgtable_repl.flushing = tlb;
+}
+
+/**
+ * pgtable_repl_flush_end() - it was
+ */
+static inline void pgtable_repl_flush_end(void)
+{
+	current->pgtable_repl.flushing = NULL;
 }
 
 /**
@@ -97,6 +117,8 @@ static inline void pgtable_repl_gather_vma(struct mmu_gather *tlb,
 
 static inline void pgtable_repl_gather_begin(struct mmu_gather *tlb) { }
 static inline void pgtable_repl_gather_end(struct mmu_gather *tlb) { }
+static inline void pgtable_repl_flush_begin(struct mmu_gather *tlb) { }
+static inline void pgtable_repl_flush_end(void) { }
 static inline void pgtable_repl_gather_free(struct mmu_gather *tlb) { }
 static inline void pgtable_repl_gather_nested(struct mmu_gather *tlb) { }
 static inline void pgtable_repl_gather_vma(struct mmu_gather *tlb,

@@ -107,8 +107,8 @@ struct mmu_gather;
  * struct pgtable_repl_gather - what an mmu_gather records of the copies of tables
  *
  * By it, TLB flushes leave out domains that had nothing of what a task changes.  It
- * is the task's that gathers, which reaches it by its @repl_gather; nobody else
- * looks at it.
+ * is the task's that gathers, which reaches it by its struct pgtable_repl_task; nobody
+ * else looks at it.
  *
  * @recording: flushes are partial, and this is recorded; else nothing else counts
  * @owed: something that only this task knows of, and no flush since: entries of one

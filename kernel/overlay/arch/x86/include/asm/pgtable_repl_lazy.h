@@ -11,6 +11,7 @@
 #include <linux/jump_label_ratelimit.h>
 #include <linux/mm_types.h>
 #include <linux/percpu.h>
+#include <linux/sched.h>
 #include <asm/trap_pf.h>
 
 struct mmu_gather;
@@ -113,6 +114,18 @@ static __always_inline bool pgtable_repl_filters(struct mm_struct *mm)
 	       __pgtable_repl_filters(mm);
 }
 
+/*
+ * The CPUs that are to be told of a TLB flush: pgtable_repl_shootdown(), for the
+ * gather if it is one's.
+ */
+static inline const struct cpumask *
+pgtable_repl_flush_cpus(struct mm_struct *mm, unsigned long start,
+			unsigned long end)
+{
+	return pgtable_repl_shootdown(mm, start, end,
+				      current->pgtable_repl.flushing);
+}
+
 /* This CPU has been told to flush @mm; a batch does not say whose (NULL). */
 static __always_inline void pgtable_repl_reads_end(struct mm_struct *mm)
 {
@@ -158,8 +171,8 @@ static inline void pgtable_repl_add_sharers(struct cpumask *to,
 }
 
 static inline const struct cpumask *
-pgtable_repl_shootdown(struct mm_struct *mm, unsigned long start,
-		       unsigned long end, const struct mmu_gather *tlb)
+pgtable_repl_flush_cpus(struct mm_struct *mm, unsigned long start,
+			unsigned long end)
 {
 	return mm_cpumask(mm);
 }

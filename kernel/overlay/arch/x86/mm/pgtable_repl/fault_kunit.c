@@ -259,7 +259,7 @@ static int repl_test_is_child(void *arg)
 {
 	struct repl_test_child *child = arg;
 
-	child->gather = current->repl_gather;
+	child->gather = current->pgtable_repl.gather;
 	complete(&child->done);
 	kthread_exit(0);
 }
@@ -275,7 +275,7 @@ static void repl_test_child_gathers_nothing(struct kunit *test)
 	init_completion(&child.done);
 	repl_test_lazy(test, 0);
 	tlb_gather_mmu(&tlb, t->mm);
-	KUNIT_EXPECT_PTR_EQ(test, current->repl_gather, &tlb);
+	KUNIT_EXPECT_PTR_EQ(test, current->pgtable_repl.gather, &tlb);
 	pid = kernel_thread(repl_test_is_child, &child, "repl-child",
 			    CLONE_FS | CLONE_FILES | SIGCHLD);
 	KUNIT_EXPECT_GT(test, pid, 0);

@@ -139,7 +139,7 @@ static bool repl_covers(const struct mmu_gather *tlb, unsigned long start,
 static void repl_flushed(const struct mm_struct *mm, const struct mmu_gather *by,
 			 unsigned long start, unsigned long end)
 {
-	struct mmu_gather *tlb = current->repl_gather;
+	struct mmu_gather *tlb = current->pgtable_repl.gather;
 
 	if (!tlb || tlb->mm != mm || !tlb->repl.owed)
 		return;

@@ -127,7 +127,7 @@ static __always_inline void repl_note(const struct ptdesc *copy,
 				      const pteval_t *slot, unsigned int nr,
 				      pteval_t old, bool gone)
 {
-	struct mmu_gather *tlb = current->repl_gather;
+	struct mmu_gather *tlb = current->pgtable_repl.gather;
 
 	if (tlb && tlb->mm == copy->pt_repl_mm) {
 		/* PTEs have that bit for memory types of devices. */
