@@ -78,9 +78,9 @@ static void bad_node_of_domain(struct pgtable_repl *repl, unsigned int domain)
 		repl->unset = false;
 }
 
-static void bad_node_of_copy(struct ptdesc *copy, nodemask_t *nodes)
+static void bad_node_of_copy(struct pgtable_copy *copy, nodemask_t *nodes)
 {
-	node_set(copy->pt_repl_domain, *nodes);
+	node_set(copy->domain, *nodes);
 }
 
 static nodemask_t bad_node_of_this_domain(void)

@@ -122,7 +122,8 @@ static struct ptdesc *repl_add_child(struct repl_builder *builder,
 {
 	struct mm_struct *mm = builder->build->mm;
 	spinlock_t *ptl = repl_lockptr(mm, table, level), *child_ptl;
-	struct ptdesc *copy, *child;
+	struct pgtable_copy *copy;
+	struct ptdesc *child;
 	pteval_t val;
 
 	if (!repl_is_table(READ_ONCE(*entry)))
@@ -138,7 +139,7 @@ static struct ptdesc *repl_add_child(struct repl_builder *builder,
 	child = repl_child(val);
 	child_ptl = repl_lock_child(mm, child, level - 1, ptl);
 	for_each_copy(copy, table) {
-		unsigned int domain = copy->pt_repl_domain;
+		unsigned int domain = copy->domain;
 
 		if (!domainmask_test(domain, builder->build->domains))
 			continue;

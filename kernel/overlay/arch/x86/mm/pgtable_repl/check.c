@@ -54,26 +54,26 @@ static unsigned long repl_entry_addr(unsigned long addr, enum pg_level level,
 }
 
 static void repl_check_copy(struct repl_check *c, struct ptdesc *table,
-			    struct ptdesc *copy, enum pg_level level,
+			    struct pgtable_copy *copy, enum pg_level level,
 			    unsigned long addr)
 {
-	pteval_t *canon = ptdesc_address(table), *slot = ptdesc_address(copy);
-	unsigned int domain = copy->pt_repl_domain, i;
+	pteval_t *canon = ptdesc_address(table), *slot = pgtable_copy_address(copy);
+	unsigned int domain = copy->domain, i;
 	bool root = level == repl_root_level();
-	struct ptdesc *other;
+	struct pgtable_copy *other;
 
 	c->report->tables++;
-	if (page_to_nid(ptdesc_page(copy)) != pgtable_repl_domain_node(domain))
+	if (page_to_nid(pgtable_copy_page(copy)) != pgtable_repl_domain_node(domain))
 		repl_diff(c, "copy on another node", addr, level, domain,
 			  page_to_nid(ptdesc_page(table)),
-			  page_to_nid(ptdesc_page(copy)));
-	if (copy->pt_repl_mm != c->mm)
+			  page_to_nid(pgtable_copy_page(copy)));
+	if (copy->mm != c->mm)
 		repl_diff(c, "copy of another mm", addr, level, domain, 0, 0);
 	if (repl_slot(copy, canon) != slot)
 		repl_diff(c, "copy elsewhere than writers think", addr, level,
 			  domain, 0, 0);
-	for (other = copy->pt_repl_next; other; other = other->pt_repl_next)
-		if (other->pt_repl_domain == domain)
+	for (other = copy->next; other; other = other->next)
+		if (other->domain == domain)
 			repl_diff(c, "two copies in a domain", addr, level,
 				  domain, 0, 0);
 
@@ -85,14 +85,14 @@ static void repl_check_copy(struct repl_check *c, struct ptdesc *table,
 		    (!root || i < PGD_KERNEL_START))
 			want = repl_translate(want, domain);
 		c->report->entries++;
-		if (copy->pt_repl_lazy && repl_none(have) &&
+		if (copy->lazy && repl_none(have) &&
 		    (!root || i < PGD_KERNEL_START))
 			continue;
 		if ((want ^ have) & ~ignore)
 			repl_diff(c, "entry", repl_entry_addr(addr, level, i),
 				  level, domain, READ_ONCE(canon[i]), have);
 		/* Shootdowns leave out whom they do not know of. */
-		else if (copy->pt_repl_lazy && level > PG_LEVEL_4K &&
+		else if (copy->lazy && level > PG_LEVEL_4K &&
 			 (!root || i < PGD_KERNEL_START) &&
 			 repl_is_table(have) &&
 			 !repl_find(repl_child(canon[i]), domain) &&
@@ -110,30 +110,30 @@ static void repl_check_user_root(struct repl_check *c)
 {
 	struct ptdesc *root = virt_to_ptdesc(c->mm->pgd);
 	pteval_t *canon, *slot;
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 	unsigned int i;
 
 	if (!cpu_feature_enabled(X86_FEATURE_PTI))
 		return;
 	canon = ptdesc_address(root) + PAGE_SIZE;
 	for_each_copy(copy, root) {
-		slot = ptdesc_address(copy) + PAGE_SIZE;
+		slot = pgtable_copy_address(copy) + PAGE_SIZE;
 		for (i = 0; i < PTRS_PER_PTE; i++) {
 			pteval_t want = READ_ONCE(canon[i]);
 			pteval_t have = READ_ONCE(slot[i]);
 
 			if (repl_is_table(want) && i < PGD_KERNEL_START)
 				want = repl_translate(want,
-						      copy->pt_repl_domain);
+						      copy->domain);
 			c->report->entries++;
-			if (copy->pt_repl_lazy && !have && i < PGD_KERNEL_START)
+			if (copy->lazy && !have && i < PGD_KERNEL_START)
 				continue;
 			if ((want ^ have) & ~_PAGE_ACCESSED)
 				repl_diff(c, "user root entry",
 					  repl_entry_addr(0, repl_root_level(),
 							  i),
 					  repl_root_level(),
-					  copy->pt_repl_domain, canon[i], have);
+					  copy->domain, canon[i], have);
 		}
 	}
 }
@@ -143,15 +143,14 @@ static void repl_check_parent(struct repl_check *c, struct ptdesc *table,
 			      struct ptdesc *parent, enum pg_level level,
 			      unsigned long addr)
 {
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 
 	if (atomic_long_read(&c->mm->pgtable_repl->fallbacks))
 		return;
 	for_each_copy(copy, table)
-		if (!copy->pt_repl_lazy &&
-		    !repl_find(parent, copy->pt_repl_domain))
+		if (!copy->lazy && !repl_find(parent, copy->domain))
 			repl_diff(c, "copy without a parent", addr, level,
-				  copy->pt_repl_domain, 0, 0);
+				  copy->domain, 0, 0);
 }
 
 static void repl_check_table(struct repl_check *c, struct ptdesc *table,
@@ -160,7 +159,7 @@ static void repl_check_table(struct repl_check *c, struct ptdesc *table,
 {
 	pteval_t *entry = ptdesc_address(table);
 	bool root = level == repl_root_level();
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 	spinlock_t *ptl;
 	unsigned int i;
 
@@ -228,7 +227,7 @@ void arch_pgtable_repl_check(struct mm_struct *mm,
 	if (!repl)
 		return;
 	for (domain = 0; domain < pgtable_repl_nr_domains(); domain++) {
-		struct ptdesc *copy = repl_find(root, domain);
+		struct pgtable_copy *copy = repl_find(root, domain);
 
 		/*
 		 * A tree that was withdrawn without the lock waits for it, to be
@@ -237,7 +236,7 @@ void arch_pgtable_repl_check(struct mm_struct *mm,
 		if (!READ_ONCE(repl->roots[domain]) &&
 		    node_isset(pgtable_repl_domain_node(domain), repl->owner.lacking))
 			continue;
-		if ((copy ? ptdesc_address(copy) : NULL) !=
+		if ((copy ? pgtable_copy_address(copy) : NULL) !=
 		    repl->roots[domain])
 			repl_diff(&c, "root not registered", 0,
 				  repl_root_level(), domain, 0, 0);

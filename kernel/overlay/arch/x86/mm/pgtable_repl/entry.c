@@ -78,23 +78,24 @@ static void repl_link_filled(struct ptdesc *table, struct mm_struct *mm,
 static void repl_link(struct ptdesc *table, void *entry, pteval_t val,
 		      enum pg_level level)
 {
-	struct ptdesc *child = repl_child(val), *copy;
+	struct ptdesc *child = repl_child(val);
+	struct pgtable_copy *copy;
 	bool lock = level - 1 <= PG_LEVEL_2M;
 
 	if (lock)
 		spin_lock_nested(ptlock_ptr(child), 2);
 	/* It comes from elsewhere, with copies that may be linked nowhere now. */
-	if (child->pt_repl && child->pt_repl->pt_repl_lazy)
-		WRITE_ONCE(child->pt_repl->pt_repl_mm->pgtable_repl->loose, true);
+	if (child->pt_repl && child->pt_repl->lazy)
+		WRITE_ONCE(child->pt_repl->mm->pgtable_repl->loose, true);
 	for_each_copy(copy, table) {
 		pteval_t *slot = repl_slot(copy, entry);
 		pteval_t old = READ_ONCE(*slot);
-		unsigned int domain = copy->pt_repl_domain;
+		unsigned int domain = copy->domain;
 
 		/* The others of these are linked when they fault (lazy.c). */
-		if (copy->pt_repl_lazy && !repl_none(old))
+		if (copy->lazy && !repl_none(old))
 			repl_note(copy, slot, 1, old, old & _PAGE_PRESENT);
-		if (copy->pt_repl_lazy && !repl_own(copy)) {
+		if (copy->lazy && !repl_own(copy)) {
 			if (old)
 				repl_write(slot, 0, level);
 			continue;
@@ -102,18 +103,18 @@ static void repl_link(struct ptdesc *table, void *entry, pteval_t val,
 		if (!repl_find(child, domain) &&
 		    repl_wants_copy(child, level - 1, domain)) {
 			bool made = repl_copy_table(child, level - 1,
-						    copy->pt_repl_mm, domain,
-						    NULL, copy->pt_repl_lazy);
+						    copy->mm, domain, NULL,
+						    copy->lazy);
 
-			if (copy->pt_repl_lazy && !made) {
+			if (copy->lazy && !made) {
 				/* The fault comes again, and can sleep for a page. */
 				if (old)
 					repl_write(slot, 0, level);
 				continue;
 			}
 			if (made && level - 1 == PG_LEVEL_2M &&
-			    !copy->pt_repl_lazy)
-				repl_link_filled(child, copy->pt_repl_mm, domain);
+			    !copy->lazy)
+				repl_link_filled(child, copy->mm, domain);
 		}
 		/* A walker that follows the link finds the copy filled. */
 		smp_wmb();
@@ -132,7 +133,7 @@ static void repl_link(struct ptdesc *table, void *entry, pteval_t val,
 void __pgtable_repl_set_entry(void *entry, pteval_t val, enum pg_level level)
 {
 	struct ptdesc *table = repl_table_of(entry);
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 	bool user;
 
 	if (!table)
@@ -168,14 +169,14 @@ void __pgtable_repl_set_entry(void *entry, pteval_t val, enum pg_level level)
 static void repl_sweep(pteval_t *start, pteval_t *end)
 {
 	struct ptdesc *table = repl_table_of(start);
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 
 	if (!table)
 		return;
 	for_each_copy(copy, table) {
 		pteval_t *slot = repl_slot(copy, start);
 
-		if (unlikely(copy->pt_repl_lazy))
+		if (unlikely(copy->lazy))
 			repl_store_held(copy, slot, start, end - start);
 		else
 			repl_store(slot, start, end - start);
@@ -304,7 +305,7 @@ pteval_t __repl_slow repl_sync_run(void *entry, unsigned long nr)
 /* Store a leaf entry to those lazy copies that take it. */
 pteval_t __repl_slow repl_store_lazy(void *entry, pteval_t val)
 {
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 
 	for_each_copy(copy, __repl_table_of(entry)) {
 		pteval_t *slot = repl_slot(copy, entry);
@@ -409,7 +410,7 @@ bool __pgtable_repl_has_copies(void *entry)
 pteval_t __repl_slow __pgtable_repl_read(void *entry, pteval_t val)
 {
 	struct ptdesc *table = repl_table_of(entry);
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 	pteval_t bits;
 
 	if (!table || !READ_ONCE(table->pt_repl))
@@ -441,7 +442,7 @@ EXPORT_SYMBOL_GPL(__pgtable_repl_read);
 pteval_t __repl_slow repl_read_link(void *entry, pteval_t val)
 {
 	struct ptdesc *table = repl_table_of(entry);
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 	pteval_t used = 0;
 
 	if (!table || (val & _PAGE_ACCESSED))
@@ -507,7 +508,7 @@ static __always_inline bool repl_extend(pteval_t *entry)
 pteval_t __repl_slow repl_exchange(void *entry, pteval_t val)
 {
 	struct ptdesc *table = repl_table_of(entry);
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 	pteval_t bits = 0;
 
 	if (!table)
@@ -516,7 +517,7 @@ pteval_t __repl_slow repl_exchange(void *entry, pteval_t val)
 		pteval_t *slot = repl_slot(copy, entry), found;
 
 		/* A value to be replaced in a moment is not for who has none. */
-		if (val && !(val & _PAGE_PRESENT) && copy->pt_repl_lazy &&
+		if (val && !(val & _PAGE_PRESENT) && copy->lazy &&
 		    repl_none(READ_ONCE(*slot)))
 			continue;
 		/* Nor is it to be forgotten: nobody may see need for a flush. */
@@ -598,7 +599,7 @@ EXPORT_SYMBOL_GPL(__pgtable_repl_taken_out);
 pteval_t __repl_slow repl_bits(void *entry, unsigned long nr)
 {
 	struct ptdesc *table = repl_table_of(entry);
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 	pteval_t bits = 0;
 
 	if (!table)
@@ -636,7 +637,7 @@ EXPORT_SYMBOL_GPL(__pgtable_repl_cleared_full);
 pteval_t __repl_slow repl_wrprotect(void *entry, unsigned long nr)
 {
 	struct ptdesc *table = repl_table_of(entry);
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 	pteval_t bits = 0;
 
 	/* The sweep at the end of the section does it where nothing is lost. */
@@ -649,7 +650,7 @@ pteval_t __repl_slow repl_wrprotect(void *entry, unsigned long nr)
 		pteval_t *slot = repl_slot(copy, entry);
 		pteval_t old = READ_ONCE(*slot), new;
 
-		if (copy->pt_repl_lazy) {
+		if (copy->lazy) {
 			if (repl_none(old))
 				continue;
 			repl_note(copy, slot, 1, old, false);
@@ -694,7 +695,7 @@ EXPORT_SYMBOL_GPL(__pgtable_repl_wrprotect);
 bool __pgtable_repl_clear_young(void *entry)
 {
 	struct ptdesc *table = repl_table_of(entry);
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 	bool young = false;
 
 	if (!table)
@@ -705,7 +706,7 @@ bool __pgtable_repl_clear_young(void *entry)
 		if (!(*slot & _PAGE_ACCESSED))
 			continue;
 		/* Till it is flushed there, a page in use does not get the bit again. */
-		if (copy->pt_repl_lazy)
+		if (copy->lazy)
 			repl_note(copy, (pteval_t *)slot, 1, *slot, false);
 		young |= test_and_clear_bit(_PAGE_BIT_ACCESSED, slot);
 	}
@@ -727,7 +728,7 @@ EXPORT_SYMBOL_GPL(__pgtable_repl_clear_young);
 bool __pgtable_repl_clear_young_pmd(void *entry)
 {
 	struct ptdesc *table = repl_table_of(entry);
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 	bool young = false;
 
 	if (!table || !repl_is_table(READ_ONCE(*(pteval_t *)entry)))
@@ -741,7 +742,7 @@ bool __pgtable_repl_clear_young_pmd(void *entry)
 			if (!repl_is_table(old) || !(old & _PAGE_ACCESSED))
 				break;
 			new = old & ~_PAGE_ACCESSED;
-			if (copy->pt_repl_lazy)
+			if (copy->lazy)
 				new |= REPL_WAS_ACCESSED;
 		} while (!try_cmpxchg(slot, &old, new));
 		young |= repl_is_table(old) && (old & _PAGE_ACCESSED);

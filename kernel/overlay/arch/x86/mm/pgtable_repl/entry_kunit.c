@@ -18,7 +18,7 @@ static void repl_test_links_every_level(struct kunit *test)
 	pte_table = virt_to_ptdesc(t->ptep);
 	pgtable_repl_nodes(&nodes);
 	for_each_node_mask(nid, nodes) {
-		struct ptdesc *pmd_copy, *pte_copy;
+		struct pgtable_copy *pmd_copy, *pte_copy;
 
 		d = repl_test_domain(nid);
 		pmd_copy = repl_find(pmd_table, d);
@@ -28,11 +28,12 @@ static void repl_test_links_every_level(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, !!pte_copy,
 				page_to_nid(ptdesc_page(pte_table)) != nid);
 		KUNIT_EXPECT_PTR_EQ(test,
-			repl_child(*repl_slot(pmd_copy, t->pmdp)),
-			pte_copy ?: pte_table);
-		KUNIT_EXPECT_EQ(test, page_to_nid(ptdesc_page(pmd_copy)), nid);
+			ptdesc_page(repl_child(*repl_slot(pmd_copy, t->pmdp))),
+			pte_copy ? pgtable_copy_page(pte_copy) :
+				   ptdesc_page(pte_table));
+		KUNIT_EXPECT_EQ(test, page_to_nid(pgtable_copy_page(pmd_copy)), nid);
 		KUNIT_EXPECT_PTR_EQ(test, pgtable_repl_domain_root(t->mm, d),
-			(pgd_t *)ptdesc_address(
+			(pgd_t *)pgtable_copy_address(
 				repl_find(virt_to_ptdesc(t->mm->pgd), d)));
 	}
 	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
@@ -41,7 +42,7 @@ static void repl_test_links_every_level(struct kunit *test)
 static void repl_test_set_ptes_reaches_copies(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 	unsigned int i;
 
 	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
@@ -62,7 +63,7 @@ static void repl_test_set_ptes_reaches_copies(struct kunit *test)
 static void repl_test_get_collects_bits(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 	pte_t pte;
 
 	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
@@ -83,7 +84,7 @@ static void repl_test_get_collects_bits(struct kunit *test)
 static void repl_test_clear_collects_bits(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 	pte_t pte;
 
 	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
@@ -112,7 +113,7 @@ static void repl_test_clear_collects_bits(struct kunit *test)
 static void repl_test_wrprotect_keeps_dirty(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 
 	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
 	repl_test_tables(test);
@@ -138,7 +139,7 @@ static void repl_test_clear_young(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
 	struct vm_area_struct vma = { .vm_mm = t->mm };
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 
 	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
 	repl_test_tables(test);
@@ -164,7 +165,7 @@ static void repl_test_table_is_young(struct kunit *test)
 	struct repl_test *t = test->priv;
 	struct vm_area_struct vma = { .vm_mm = t->mm };
 	unsigned long addr = TEST_ADDR & PMD_MASK;
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 	spinlock_t *ptl;
 
 	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
@@ -189,10 +190,10 @@ static void repl_test_table_is_young(struct kunit *test)
 }
 
 /* A lazy MMU section over the table at TEST_ADDR, entries young and dirty. */
-static struct ptdesc *repl_test_section(struct kunit *test)
+static struct pgtable_copy *repl_test_section(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 	unsigned int i;
 
 	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
@@ -215,7 +216,7 @@ static void repl_test_section_end(struct repl_test *t)
 static void repl_test_run_is_swept_at_the_end(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
-	struct ptdesc *copy = repl_test_section(test);
+	struct pgtable_copy *copy = repl_test_section(test);
 	pteval_t before = *repl_slot(copy, t->ptep + 4);
 	unsigned int i;
 
@@ -239,7 +240,7 @@ static void repl_test_run_is_swept_at_the_end(struct kunit *test)
 static void repl_test_flush_comes_after_the_sweep(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
-	struct ptdesc *copy = repl_test_section(test);
+	struct pgtable_copy *copy = repl_test_section(test);
 
 	ptep_get_and_clear(t->mm, TEST_ADDR, t->ptep);
 	flush_tlb_mm_range(t->mm, TEST_ADDR, TEST_ADDR + PAGE_SIZE, PAGE_SHIFT,
@@ -278,7 +279,7 @@ static void repl_test_run_ends_where_a_table_is_linked(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
 	pmd_t *pmdp = (pmd_t *)get_zeroed_page(GFP_KERNEL);
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 
 	KUNIT_ASSERT_NOT_NULL(test, pmdp);
 	copy = repl_test_section(test);
@@ -314,7 +315,7 @@ static void repl_test_interrupt_leaves_runs_alone(struct kunit *test)
 	};
 	struct repl_test *t = test->priv;
 	struct pgtable_repl_run before[2];
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 
 	irq.ptep = (pte_t *)get_zeroed_page(GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, irq.ptep);
@@ -366,7 +367,7 @@ static void repl_test_slow_halves_are_not_traced(struct kunit *test)
 static void repl_test_run_leaves_gaps_alone(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
-	struct ptdesc *copy = repl_test_section(test);
+	struct pgtable_copy *copy = repl_test_section(test);
 
 	set_pte(t->ptep + 1, pte_mkold(pte_mkclean(t->ptep[1])));
 	__pgtable_repl_lazy_flush();
@@ -385,7 +386,7 @@ static void repl_test_run_leaves_gaps_alone(struct kunit *test)
 static void repl_test_section_collects_bits(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
-	struct ptdesc *copy = repl_test_section(test);
+	struct pgtable_copy *copy = repl_test_section(test);
 	pte_t clean = pte_mkclean(t->ptep[0]);
 	unsigned int i;
 
@@ -410,7 +411,7 @@ static void repl_test_loop_accessors(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
 	struct vm_area_struct vma = { .vm_mm = t->mm };
-	struct ptdesc *copy = repl_test_section(test);
+	struct pgtable_copy *copy = repl_test_section(test);
 	pte_t clean = pte_mkclean(t->ptep[0]), pte;
 	unsigned int i;
 
@@ -446,7 +447,7 @@ static void repl_test_loop_accessors(struct kunit *test)
 static void repl_test_run_ends_with_its_table(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
-	struct ptdesc *copy = repl_test_section(test);
+	struct pgtable_copy *copy = repl_test_section(test);
 	pte_t *first = t->ptep - (offset_in_page(t->ptep) / sizeof(pte_t));
 	pte_t *last = first + PTRS_PER_PTE - 1;
 

@@ -38,10 +38,10 @@ static bool repl_idle_ends(struct mm_struct *mm, struct repl_idle *idle)
 }
 
 /* Clear what is idle in one copy, whose table's lock is held. */
-static void repl_idle_mark(struct ptdesc *table, struct ptdesc *copy,
+static void repl_idle_mark(struct ptdesc *table, struct pgtable_copy *copy,
 			   struct repl_idle *idle)
 {
-	pteval_t *canon = ptdesc_address(table), *slot = ptdesc_address(copy);
+	pteval_t *canon = ptdesc_address(table), *slot = pgtable_copy_address(copy);
 	unsigned int i;
 
 	for (i = 0; i < PTRS_PER_PTE; i++) {
@@ -73,7 +73,7 @@ static void repl_idle_clear(struct mm_struct *mm, struct ptdesc *table,
 {
 	unsigned int i, nr = PTRS_PER_PTE;
 	pteval_t *entry = ptdesc_address(table);
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 	spinlock_t *ptl;
 
 	if (level == repl_root_level()) {
@@ -82,7 +82,7 @@ static void repl_idle_clear(struct mm_struct *mm, struct ptdesc *table,
 		ptl = repl_lockptr(mm, table, level);
 		spin_lock(ptl);
 		for_each_copy(copy, table)
-			if (copy->pt_repl_lazy)
+			if (copy->lazy)
 				repl_idle_mark(table, copy, idle);
 		spin_unlock(ptl);
 	}
@@ -101,15 +101,15 @@ static void repl_idle_clear(struct mm_struct *mm, struct ptdesc *table,
 static void repl_idle_unlinked(struct ptdesc *table, pteval_t *entry,
 			       struct ptdesc *child, domainmask_t *domains)
 {
-	struct ptdesc *copy, *parent;
+	struct pgtable_copy *copy, *parent;
 
 	domainmask_zero(domains);
 	for_each_copy(copy, child) {
-		if (!copy->pt_repl_lazy)
+		if (!copy->lazy)
 			continue;
-		parent = repl_find(table, copy->pt_repl_domain);
+		parent = repl_find(table, copy->domain);
 		if (!parent || repl_none(READ_ONCE(*repl_slot(parent, entry))))
-			__domainmask_set(copy->pt_repl_domain, domains);
+			__domainmask_set(copy->domain, domains);
 	}
 }
 

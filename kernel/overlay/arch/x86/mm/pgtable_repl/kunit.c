@@ -139,10 +139,10 @@ void repl_test_empty(struct repl_test *t)
 }
 
 /* A copy of the PTE table, or skip: every node but its own has one. */
-struct ptdesc *repl_test_copy(struct kunit *test)
+struct pgtable_copy *repl_test_copy(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
-	struct ptdesc *copy = virt_to_ptdesc(t->ptep)->pt_repl;
+	struct pgtable_copy *copy = virt_to_ptdesc(t->ptep)->pt_repl;
 
 	if (!copy)
 		kunit_skip(test, "needs two nodes with CPUs and memory");
@@ -150,7 +150,7 @@ struct ptdesc *repl_test_copy(struct kunit *test)
 }
 
 /* The walker of a domain sets bits in an entry that it uses. */
-void repl_test_walker(struct ptdesc *copy, pte_t *ptep, pteval_t bits)
+void repl_test_walker(struct pgtable_copy *copy, pte_t *ptep, pteval_t bits)
 {
 	pteval_t *slot = repl_slot(copy, ptep);
 
@@ -211,7 +211,7 @@ bool repl_test_fault(struct repl_test *t, unsigned int i)
 }
 
 /* Fault on TEST_USED.  Returns the copy of the PTE table that this made. */
-struct ptdesc *repl_test_used(struct kunit *test)
+struct pgtable_copy *repl_test_used(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
 	struct ptdesc *table = virt_to_ptdesc(t->ptep);
@@ -219,8 +219,8 @@ struct ptdesc *repl_test_used(struct kunit *test)
 	KUNIT_EXPECT_NULL(test, table->pt_repl);
 	KUNIT_EXPECT_TRUE(test, repl_test_fault(t, TEST_USED));
 	KUNIT_ASSERT_NOT_NULL(test, table->pt_repl);
-	KUNIT_EXPECT_NULL(test, table->pt_repl->pt_repl_next);
-	KUNIT_EXPECT_EQ(test, table->pt_repl->pt_repl_domain,
+	KUNIT_EXPECT_NULL(test, table->pt_repl->next);
+	KUNIT_EXPECT_EQ(test, table->pt_repl->domain,
 			this_domain());
 	return table->pt_repl;
 }

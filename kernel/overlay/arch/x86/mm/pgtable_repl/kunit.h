@@ -58,12 +58,12 @@ void repl_test_tables(struct kunit *test);
 pte_t repl_test_pte(struct repl_test *t);
 void repl_test_fill(struct repl_test *t);
 void repl_test_empty(struct repl_test *t);
-struct ptdesc *repl_test_copy(struct kunit *test);
-void repl_test_walker(struct ptdesc *copy, pte_t *ptep, pteval_t bits);
+struct pgtable_copy *repl_test_copy(struct kunit *test);
+void repl_test_walker(struct pgtable_copy *copy, pte_t *ptep, pteval_t bits);
 void repl_test_marks(struct repl_marks *marks, int nid, bool raise);
 void repl_test_lazy(struct kunit *test, unsigned int prefetch);
 bool repl_test_fault(struct repl_test *t, unsigned int i);
-struct ptdesc *repl_test_used(struct kunit *test);
+struct pgtable_copy *repl_test_used(struct kunit *test);
 unsigned long repl_test_map(struct kunit *test, unsigned int pages);
 void repl_test_elsewhere(struct kunit *test, unsigned long addr,
 			 const void *text, size_t size);

@@ -94,7 +94,7 @@ static bool repl_fault_lock_child(struct repl_fault *f, struct ptdesc *child,
  * canonical entry is there at all.
  */
 static bool repl_fault_fill(struct repl_fault *f, struct ptdesc *table,
-			    struct ptdesc *copy)
+			    struct pgtable_copy *copy)
 {
 	unsigned long size = PAGE_SIZE << pgtable_repl_prefetch(f->mm);
 	unsigned long start = round_down(f->addr, size), end = start + size;
@@ -110,7 +110,7 @@ static bool repl_fault_fill(struct repl_fault *f, struct ptdesc *table,
 	i = repl_index(start, PG_LEVEL_4K);
 	last = i + ((end - start) >> PAGE_SHIFT);
 	from = ptdesc_address(table);
-	to = ptdesc_address(copy);
+	to = pgtable_copy_address(copy);
 	for (; i < last; i++) {
 		pteval_t val = READ_ONCE(from[i]);
 
@@ -135,7 +135,8 @@ static bool repl_fault_step(struct repl_fault *f, struct ptdesc *table,
 	pteval_t *entry = (pteval_t *)ptdesc_address(table) +
 			  repl_index(f->addr, level);
 	spinlock_t *ptl = repl_lockptr(f->mm, table, level), *child_ptl;
-	struct ptdesc *copy, *child, *child_copy;
+	struct pgtable_copy *copy, *child_copy;
+	struct ptdesc *child;
 	bool served = false;
 	pteval_t val, *slot;
 
@@ -144,7 +145,7 @@ static bool repl_fault_step(struct repl_fault *f, struct ptdesc *table,
 		return false;
 	copy = repl_find(table, f->domain);
 	val = READ_ONCE(*entry);
-	if (!copy || !copy->pt_repl_lazy || repl_none(val))
+	if (!copy || !copy->lazy || repl_none(val))
 		goto unlock;
 	/*
 	 * vm.pgtable_repl_domains changed meanwhile, which takes all copies down
@@ -274,7 +275,7 @@ static noinline bool repl_fault(struct repl_fault *f)
 	/* Should this task move to another domain now, it will fault again. */
 	f->domain = repl_domain_of(map, raw_smp_processor_id());
 	root = READ_ONCE(repl->roots[f->domain]);
-	table = root && virt_to_ptdesc(root)->pt_repl_lazy ?
+	table = root && page_pgtable_copy(virt_to_page(root))->lazy ?
 		repl_fault_find(f, root, &level) : NULL;
 	rcu_read_unlock();
 	if (!table)
@@ -339,7 +340,7 @@ static noinline bool repl_fault_generic(struct mm_struct *mm, unsigned long addr
 	if (!repl_is_table(val))
 		goto lacks;
 	/* The word is a pointer to something else in a canonical table. */
-	if (repl_child(val)->pt_repl_mm != mm) {
+	if (page_pgtable_copy(ptdesc_page(repl_child(val)))->mm != mm) {
 		repl_give_hint(mm, addr);
 		goto out;
 	}

@@ -5,7 +5,7 @@
 #include "kunit.h"
 
 /* The copy holds the entries from @first to @last and no others. */
-static void repl_test_holds(struct kunit *test, struct ptdesc *copy,
+static void repl_test_holds(struct kunit *test, struct pgtable_copy *copy,
 			    unsigned int first, unsigned int last)
 {
 	struct repl_test *t = test->priv;
@@ -29,7 +29,7 @@ static void repl_test_lazy_fills_a_group(struct kunit *test)
 {
 	unsigned int first = TEST_USED - pte_index(TEST_ADDR + TEST_USED * PAGE_SIZE) % 8;
 	struct repl_test *t = test->priv;
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 
 	repl_test_lazy(test, 3);
 	copy = repl_test_used(test);
@@ -58,7 +58,7 @@ static void repl_test_lazy_stays_in_the_vma(struct kunit *test)
 static void repl_test_lazy_has_changes_where_it_has_pages(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 	unsigned int i;
 
 	repl_test_lazy(test, 0);
@@ -90,7 +90,7 @@ static void repl_test_lazy_has_changes_where_it_has_pages(struct kunit *test)
 static void repl_test_lazy_gets_what_its_fault_makes(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 
 	repl_test_lazy(test, 0);
 	spin_lock(t->ptl);
@@ -119,7 +119,7 @@ static void repl_test_lazy_holds_hugetlb(struct kunit *test)
 	unsigned long addr = TEST_ADDR + TEST_USED * PAGE_SIZE;
 	struct repl_test *t = test->priv;
 	struct mmu_gather tlb;
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 	unsigned int round;
 	pte_t *ptep, pte;
 
@@ -198,11 +198,11 @@ static void repl_test_rewrite(struct kunit *test, bool section)
 	unsigned int domain, round;
 	pte_t *ptep, pte;
 	struct mmu_gather tlb;
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 
 	repl_test_lazy(test, 0);
 	copy = repl_test_used(test);
-	domain = copy->pt_repl_domain;
+	domain = copy->domain;
 	ptep = t->ptep + TEST_USED;
 	/* First incomplete: the walker may set bits; then complete. */
 	for (round = 0; round < 2; round++) {
@@ -256,7 +256,7 @@ static void repl_test_lazy_holds_what_is_rewritten(struct kunit *test)
 static void repl_test_lazy_minds_no_stray_bits(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 
 	repl_test_lazy(test, 0);
 	copy = repl_test_used(test);
@@ -305,7 +305,8 @@ static void repl_test_lazy_asked_again(struct kunit *test)
 static void repl_test_lazy_asks_again(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
-	struct ptdesc *table, *copy;
+	struct pgtable_copy *copy;
+	struct ptdesc *table;
 	struct repl_marks marks;
 	unsigned int domain;
 	pgd_t *root;
@@ -313,12 +314,12 @@ static void repl_test_lazy_asks_again(struct kunit *test)
 
 	repl_test_lazy(test, 0);
 	copy = repl_test_used(test);
-	domain = copy->pt_repl_domain;
+	domain = copy->domain;
 	nid = pgtable_repl_domain_node(domain);
 	root = pgtable_repl_domain_root(t->mm, domain);
 	table = virt_to_ptdesc(t->ptep);
 	repl_unlink(table, &table->pt_repl);
-	__free_page(ptdesc_page(copy));
+	__free_page(pgtable_copy_page(copy));
 
 	kthread_use_mm(t->mm);
 	repl_test_marks(&marks, nid, true);
@@ -342,7 +343,7 @@ static void repl_test_lazy_asks_again(struct kunit *test)
 static void repl_test_lazy_becomes_eager(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 
 	repl_test_lazy(test, 0);
 	repl_test_walker(repl_test_used(test), t->ptep + TEST_USED, _PAGE_DIRTY);

@@ -123,7 +123,7 @@ static pgd_t *repl_make_root(struct mm_struct *mm, unsigned int domain,
 {
 	bool lazy = mm_repl_owner(mm)->policy.mode == PR_PGTABLE_REPL_LAZY;
 	struct ptdesc *table = virt_to_ptdesc(mm->pgd);
-	struct ptdesc *copy = page_ptdesc(page);
+	struct pgtable_copy *copy = page_pgtable_copy(page);
 	pteval_t *from = (pteval_t *)mm->pgd;
 	pgd_t *root = page_address(page);
 	unsigned int i;
@@ -147,7 +147,7 @@ static pgd_t *repl_make_root(struct mm_struct *mm, unsigned int domain,
 	repl_attach(table, copy, mm, domain, lazy);
 	if (PGD_ALLOCATION_ORDER)
 		repl_attach(page_ptdesc(ptdesc_page(table) + 1),
-			    page_ptdesc(page + 1), mm, domain, lazy);
+			    page_pgtable_copy(page + 1), mm, domain, lazy);
 	spin_unlock(&mm->page_table_lock);
 	spin_unlock(&pgd_lock);
 
@@ -215,14 +215,14 @@ void repl_publish(struct mm_struct *mm, const domainmask_t *domains, bool reload
 	mutex_lock(&repl->root_mutex);
 	off = READ_ONCE(sysctl_pgtable_repl_mode) == PGTABLE_REPL_SYS_OFF;
 	for_each_domain_in(domain, domains) {
-		struct ptdesc *root = repl_find(virt_to_ptdesc(mm->pgd), domain);
+		struct pgtable_copy *root = repl_find(virt_to_ptdesc(mm->pgd), domain);
 
 		if (off)
 			pgtable_repl_lacks(&repl->owner,
 					   pgtable_repl_domain_node(domain));
 		else
 			WRITE_ONCE(repl->roots[domain],
-				   root ? ptdesc_address(root) : NULL);
+				   root ? pgtable_copy_address(root) : NULL);
 	}
 	if (!off && reload)
 		pgtable_repl_reload_cr3(mm);
@@ -263,12 +263,12 @@ void arch_pgtable_repl_exit(struct mm_struct *mm)
 	struct ptdesc *user = page_ptdesc(ptdesc_page(table) + 1);
 
 	while (table->pt_repl) {
-		struct ptdesc *copy = table->pt_repl;
+		struct pgtable_copy *copy = table->pt_repl;
 
 		repl_unlink(table, &table->pt_repl);
 		if (PGD_ALLOCATION_ORDER)
 			repl_unlink(user, &user->pt_repl);
-		__free_pages(ptdesc_page(copy), PGD_ALLOCATION_ORDER);
+		__free_pages(pgtable_copy_page(copy), PGD_ALLOCATION_ORDER);
 	}
 }
 

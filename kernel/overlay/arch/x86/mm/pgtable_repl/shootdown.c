@@ -192,10 +192,10 @@ static bool repl_sharers_begin(struct repl_sharers *s,
 
 static void repl_share(struct repl_sharers *s, struct ptdesc *table)
 {
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 
 	for_each_copy(copy, table) {
-		__domainmask_set(copy->pt_repl_domain, &s->found);
+		__domainmask_set(copy->domain, &s->found);
 		/* On another node: as dear as an entry. */
 		if (s->left)
 			s->left--;

@@ -11,7 +11,7 @@ static void repl_test_lazy_gather_knows_who_had_it(struct kunit *test)
 	struct mmu_gather tlb;
 
 	repl_test_lazy(test, 0);
-	domain = repl_test_used(test)->pt_repl_domain;
+	domain = repl_test_used(test)->domain;
 	tlb_gather_mmu(&tlb, t->mm);
 	spin_lock(t->ptl);
 	ptep_get_and_clear(t->mm, TEST_ADDR, t->ptep + TEST_USED + 1);
@@ -39,11 +39,11 @@ static void repl_test_lazy_gather_knows_who_used_it(struct kunit *test)
 	unsigned long addr = TEST_ADDR + TEST_USED * PAGE_SIZE;
 	unsigned int domain;
 	struct mmu_gather tlb;
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 
 	repl_test_lazy(test, 0);
 	copy = repl_test_used(test);
-	domain = copy->pt_repl_domain;
+	domain = copy->domain;
 	repl_test_walker(copy, t->ptep + TEST_USED, _PAGE_ACCESSED);
 	tlb_gather_mmu(&tlb, t->mm);
 	spin_lock(t->ptl);
@@ -109,7 +109,7 @@ static void repl_test_lazy_gather_owes_what_is_forbidden(struct kunit *test)
 	struct repl_test *t = test->priv;
 	pte_t *ptep, pte;
 	struct mmu_gather tlb;
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 
 	repl_test_lazy(test, 0);
 	copy = repl_test_used(test);
@@ -155,7 +155,7 @@ static void repl_test_lazy_gather_minds_others(struct kunit *test)
 	unsigned int domain;
 
 	repl_test_lazy(test, 0);
-	domain = repl_test_used(test)->pt_repl_domain;
+	domain = repl_test_used(test)->domain;
 	tlb_gather_mmu(&first, t->mm);
 	spin_lock(t->ptl);
 	ptep_get_and_clear(t->mm, TEST_ADDR, t->ptep + TEST_USED);
@@ -184,7 +184,7 @@ static void repl_test_huge_page_goes(struct kunit *test, unsigned int domain,
 				     struct page *table)
 {
 	struct repl_test *t = test->priv;
-	struct ptdesc *copy = repl_find(virt_to_ptdesc(t->pmdp), domain);
+	struct pgtable_copy *copy = repl_find(virt_to_ptdesc(t->pmdp), domain);
 	pmd_t huge = pmd_mkhuge(pfn_pmd(0, PAGE_KERNEL));
 	pteval_t *slot;
 	spinlock_t *ptl;
@@ -215,7 +215,7 @@ static void repl_test_lazy_gather_minds_huge_pages(struct kunit *test)
 	spinlock_t *ptl;
 
 	repl_test_lazy(test, 0);
-	domain = repl_test_used(test)->pt_repl_domain;
+	domain = repl_test_used(test)->domain;
 	home = repl_test_home(t);
 	if (!pgtable_repl_domain_root(t->mm, home))
 		kunit_skip(test, "the table's node has no CPUs");
@@ -277,7 +277,7 @@ static void repl_test_lazy_gather_minds_the_unrecorded(struct kunit *test)
 
 	tlb_gather_mmu(&first, t->mm);
 	repl_test_lazy(test, 0);
-	domain = repl_test_used(test)->pt_repl_domain;
+	domain = repl_test_used(test)->domain;
 	home = repl_test_home(t);
 	if (!pgtable_repl_domain_root(t->mm, home)) {
 		tlb_finish_mmu(&first);

@@ -33,11 +33,11 @@
  */
 pteval_t repl_translate(pteval_t val, unsigned int domain)
 {
-	struct ptdesc *copy = repl_find(repl_child(val), domain);
+	struct pgtable_copy *copy = repl_find(repl_child(val), domain);
 
 	if (!copy)
 		return val;
-	return (val & ~PTE_PFN_MASK) | __pa(ptdesc_address(copy));
+	return (val & ~PTE_PFN_MASK) | __pa(pgtable_copy_address(copy));
 }
 
 /* Fill @to, nobody's yet, from @from, whose lock the caller holds. */
@@ -67,15 +67,15 @@ static void repl_fill(pteval_t *to, const pteval_t *from, enum pg_level level,
  * @domain: the domain that will walk it; has no copy of @table yet
  * @lazy: whether it holds only what its domain uses
  */
-void repl_attach(struct ptdesc *table, struct ptdesc *copy,
+void repl_attach(struct ptdesc *table, struct pgtable_copy *copy,
 		 struct mm_struct *mm, unsigned int domain, bool lazy)
 {
-	copy->pt_repl_delta = (unsigned long)ptdesc_address(copy) -
-			      (unsigned long)ptdesc_address(table);
-	copy->pt_repl_mm = mm;
-	copy->pt_repl_domain = domain;
-	copy->pt_repl_lazy = lazy;
-	copy->pt_repl_next = table->pt_repl;
+	copy->delta = (unsigned long)pgtable_copy_address(copy) -
+		      (unsigned long)ptdesc_address(table);
+	copy->mm = mm;
+	copy->domain = domain;
+	copy->lazy = lazy;
+	copy->next = table->pt_repl;
 	/* Lockless readers find a copy that is filled and linked. */
 	smp_store_release(&table->pt_repl, copy);
 }
@@ -83,20 +83,20 @@ void repl_attach(struct ptdesc *table, struct ptdesc *copy,
 /**
  * repl_unlink() - take a copy off its table's list
  * @table: the canonical table; locked, or out of everybody's reach
- * @link: what points to the copy: &@table->pt_repl or another's pt_repl_next
+ * @link: what points to the copy: &@table->pt_repl or another's next
  *
  * The copy keeps its own link for lockless readers that are on it.  They read
  * the canonical entry in place of the copy's from here on.
  */
-void repl_unlink(struct ptdesc *table, struct ptdesc **link)
+void repl_unlink(struct ptdesc *table, struct pgtable_copy **link)
 {
-	struct ptdesc *copy = *link;
+	struct pgtable_copy *copy = *link;
 
-	WRITE_ONCE(*link, copy->pt_repl_next);
+	WRITE_ONCE(*link, copy->next);
 	/* Shares its place with page->mapping, which must be clear when freed. */
-	WRITE_ONCE(copy->pt_repl_delta, 0);
-	pgtable_repl_account(ptdesc_page(copy), copy->pt_repl_mm, -1);
-	trace_pgtable_repl_free(copy->pt_repl_mm, copy->pt_repl_domain);
+	WRITE_ONCE(copy->delta, 0);
+	pgtable_repl_account(pgtable_copy_page(copy), copy->mm, -1);
+	trace_pgtable_repl_free(copy->mm, copy->domain);
 }
 
 /**
@@ -132,11 +132,11 @@ void repl_lack_table(enum pg_level level, struct mm_struct *mm,
  * walks the canonical page: slower, and just as right.  With @lazy it is not to: its
  * next fault can wait for memory.
  */
-struct ptdesc *repl_copy_table(struct ptdesc *table, enum pg_level level,
-			       struct mm_struct *mm, unsigned int domain,
-			       struct page *page, bool lazy)
+struct pgtable_copy *repl_copy_table(struct ptdesc *table, enum pg_level level,
+				     struct mm_struct *mm, unsigned int domain,
+				     struct page *page, bool lazy)
 {
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 
 	if (!page && lazy) {
 		page = pgtable_repl_try_page(mm_repl_owner(mm), domain);
@@ -150,11 +150,11 @@ struct ptdesc *repl_copy_table(struct ptdesc *table, enum pg_level level,
 		repl_lack_table(level, mm, domain, false);
 		return NULL;
 	}
-	copy = page_ptdesc(page);
+	copy = page_pgtable_copy(page);
 	if (lazy)
-		clear_page(ptdesc_address(copy));
+		clear_page(pgtable_copy_address(copy));
 	else
-		repl_fill(ptdesc_address(copy), ptdesc_address(table), level,
+		repl_fill(pgtable_copy_address(copy), ptdesc_address(table), level,
 			  domain);
 	pgtable_repl_account(page, mm, 1);
 	repl_attach(table, copy, mm, domain, lazy);
@@ -164,8 +164,8 @@ struct ptdesc *repl_copy_table(struct ptdesc *table, enum pg_level level,
 
 static void repl_free_rcu(struct rcu_head *head)
 {
-	__free_page(ptdesc_page(container_of(head, struct ptdesc,
-					     pt_rcu_head)));
+	__free_page(pgtable_copy_page(container_of(head, struct pgtable_copy,
+						rcu_head)));
 }
 
 /**
@@ -175,10 +175,10 @@ static void repl_free_rcu(struct rcu_head *head)
 void __pgtable_repl_release(struct ptdesc *table)
 {
 	while (table->pt_repl) {
-		struct ptdesc *copy = table->pt_repl;
+		struct pgtable_copy *copy = table->pt_repl;
 
 		repl_unlink(table, &table->pt_repl);
-		call_rcu(&copy->pt_rcu_head, repl_free_rcu);
+		call_rcu(&copy->rcu_head, repl_free_rcu);
 	}
 }
 
@@ -223,13 +223,12 @@ void __pgtable_repl_free_tlb(struct mmu_gather *tlb, struct ptdesc *table)
 		rcu_read_unlock();
 	}
 	while (table->pt_repl) {
-		struct ptdesc *copy = table->pt_repl;
+		struct pgtable_copy *copy = table->pt_repl;
 
 		if (tlb->repl.recording)
-			__domainmask_set(copy->pt_repl_domain,
-					 &tlb->repl.domains);
+			__domainmask_set(copy->domain, &tlb->repl.domains);
 		repl_unlink(table, &table->pt_repl);
-		pgtable_free_table(tlb, ptdesc_page(copy));
+		pgtable_free_table(tlb, pgtable_copy_page(copy));
 		if (!tlb->end) {
 			__tlb_adjust_range(tlb, start, end - start);
 			tlb->freed_tables = 1;

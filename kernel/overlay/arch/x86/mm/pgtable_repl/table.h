@@ -5,7 +5,7 @@
  * A canonical table page heads a singly linked list of its copies, at most one
  * a domain, through its page-table descriptor:
  *
- *	canonical ->pt_repl----> copy ->pt_repl_next--> copy ... NULL
+ *	canonical ->pt_repl----> copy ->next--> copy ... NULL
  *
  * Copies name their domain and mm.  The list is changed under the lock of the
  * canonical table, or while that table is linked nowhere.  Lockless readers
@@ -39,9 +39,67 @@
  */
 #define REPL_WAS_ACCESSED	_PAGE_SOFTW1
 
+/**
+ * struct pgtable_copy - descriptor of a page that is a copy of a table
+ *
+ * It overlays struct page, as struct ptdesc does that of a table which is walked and
+ * locked by itself.  A copy has no lock, no list of others' and no reader but those
+ * of its table.
+ *
+ * @__page_flags: those of the page
+ * @rcu_head: for freeing it, when nobody asks for @mm any more
+ * @__compound_head: of the page, whose lowest bit is zero
+ * @mm: the address space
+ * @delta: its address less that of the table it copies; where page->mapping is, so it
+ *	is cleared before the page is freed
+ * @domain: the translation domain that walks it
+ * @lazy: it holds only what that domain uses
+ * @next: the next copy of the same table, or NULL
+ */
+struct pgtable_copy {
+	unsigned long __page_flags;
+	union {
+		struct rcu_head rcu_head;
+		struct {
+			unsigned long __compound_head;
+			struct mm_struct *mm;
+		};
+	};
+	unsigned long delta;
+	unsigned short domain;
+	bool lazy;
+	struct pgtable_copy *next;
+};
+
+#define COPY_MATCH(pg, member)						\
+	static_assert(offsetof(struct page, pg) ==			\
+		      offsetof(struct pgtable_copy, member))
+COPY_MATCH(flags, __page_flags);
+COPY_MATCH(rcu_head, rcu_head);
+COPY_MATCH(compound_head, __compound_head);
+COPY_MATCH(mapping, delta);
+COPY_MATCH(index, domain);
+COPY_MATCH(private, next);
+#undef COPY_MATCH
+
+static inline struct pgtable_copy *page_pgtable_copy(struct page *page)
+{
+	return (struct pgtable_copy *)page;
+}
+
+static inline struct page *pgtable_copy_page(const struct pgtable_copy *copy)
+{
+	return (struct page *)copy;
+}
+
+static inline void *pgtable_copy_address(const struct pgtable_copy *copy)
+{
+	return page_address(pgtable_copy_page(copy));
+}
+
 #define for_each_copy(copy, table)					\
 	for ((copy) = READ_ONCE((table)->pt_repl); (copy);		\
-	     (copy) = READ_ONCE((copy)->pt_repl_next))
+	     (copy) = READ_ONCE((copy)->next))
 
 /* Level of root tables: 4 or 5, as x86 counts them. */
 static inline enum pg_level repl_root_level(void)
@@ -84,10 +142,10 @@ static inline struct ptdesc *repl_table_of(const void *entry)
  *
  * Context: does not migrate, as wherever the lock of a table is held.
  */
-static __always_inline bool repl_own(const struct ptdesc *copy)
+static __always_inline bool repl_own(const struct pgtable_copy *copy)
 {
-	return current->mm == copy->pt_repl_mm &&
-	       copy->pt_repl_domain == this_domain();
+	return current->mm == copy->mm &&
+	       copy->domain == this_domain();
 }
 
 /* Zero, but for bits that some walkers set by mistake, as pte_none() has it. */
@@ -123,21 +181,21 @@ static __always_inline void repl_owe(struct mmu_gather *tlb, const void *first,
  * table is in the place of a huge page: others are told while there are such.
  * @old: what the copy held, of several the bits of all.
  */
-static __always_inline void repl_note(const struct ptdesc *copy,
+static __always_inline void repl_note(const struct pgtable_copy *copy,
 				      const pteval_t *slot, unsigned int nr,
 				      pteval_t old, bool gone)
 {
 	struct mmu_gather *tlb = current->pgtable_repl.gather;
 
-	if (tlb && tlb->mm == copy->pt_repl_mm) {
+	if (tlb && tlb->mm == copy->mm) {
 		/* PTEs have that bit for memory types of devices. */
 		if (unlikely(old & _PAGE_PSE) && !tlb->repl.huge_held) {
 			tlb->repl.huge_held = true;
 			atomic_inc(&tlb->mm->pgtable_repl->huge_held);
 		}
-		const void *first = (void *)slot - copy->pt_repl_delta;
+		const void *first = (void *)slot - copy->delta;
 
-		__domainmask_set(copy->pt_repl_domain, &tlb->repl.domains);
+		__domainmask_set(copy->domain, &tlb->repl.domains);
 		if (gone)
 			repl_owe(tlb, first, first + (nr - 1) * sizeof(*slot));
 	}
@@ -157,21 +215,22 @@ static __always_inline bool repl_gone(pteval_t old, pteval_t new)
  * when it comes back (PROT_NONE given up, a page swapped in), only those have it
  * that go on to use it, and only these have to be told of the next change.
  */
-static __always_inline pteval_t repl_keeps(const struct ptdesc *copy, pteval_t val)
+static __always_inline pteval_t repl_keeps(const struct pgtable_copy *copy,
+					   pteval_t val)
 {
-	return copy->pt_repl_lazy && !(val & _PAGE_PRESENT) ? 0 : val;
+	return copy->lazy && !(val & _PAGE_PRESENT) ? 0 : val;
 }
 
 /*
  * Whether the entry of a copy is to be stored to.  A lazy copy holds zero for
  * what its domain has not used, and goes on doing so.
  */
-static __always_inline bool repl_takes(const struct ptdesc *copy,
+static __always_inline bool repl_takes(const struct pgtable_copy *copy,
 				       const pteval_t *slot, pteval_t val)
 {
 	pteval_t old;
 
-	if (!copy->pt_repl_lazy)
+	if (!copy->lazy)
 		return true;
 	old = READ_ONCE(*slot);
 	if (repl_none(old))
@@ -181,9 +240,9 @@ static __always_inline bool repl_takes(const struct ptdesc *copy,
 }
 
 /* The entry of a copy for a canonical one; itself for a copy just unlinked. */
-static inline pteval_t *repl_slot(struct ptdesc *copy, const void *entry)
+static inline pteval_t *repl_slot(struct pgtable_copy *copy, const void *entry)
 {
-	return (void *)entry + READ_ONCE(copy->pt_repl_delta);
+	return (void *)entry + READ_ONCE(copy->delta);
 }
 
 pteval_t __repl_slow repl_sync_run(void *entry, unsigned long nr);
@@ -192,14 +251,14 @@ pteval_t __repl_slow repl_store_lazy(void *entry, pteval_t val);
 /* Store a leaf entry to all copies, which are all lazy or all are not. */
 static __always_inline void repl_store_one(void *entry, pteval_t val)
 {
-	struct ptdesc *copy = __repl_table_of(entry)->pt_repl;
+	struct pgtable_copy *copy = __repl_table_of(entry)->pt_repl;
 
 	if (!copy)
 		return;
-	if (likely(!copy->pt_repl_lazy)) {
+	if (likely(!copy->lazy)) {
 		do {
 			WRITE_ONCE(*repl_slot(copy, entry), val);
-			copy = copy->pt_repl_next;
+			copy = copy->next;
 		} while (copy);
 		return;
 	}
@@ -226,7 +285,7 @@ static inline void repl_store(pteval_t *to, const pteval_t *from,
 }
 
 /* The same to a lazy copy. */
-static inline void repl_store_held(struct ptdesc *copy, pteval_t *to,
+static inline void repl_store_held(struct pgtable_copy *copy, pteval_t *to,
 				   const pteval_t *from, unsigned int nr)
 {
 	bool own = repl_own(copy), gone = false;
@@ -259,13 +318,13 @@ static inline struct ptdesc *repl_child(pteval_t val)
 	return page_ptdesc(pfn_to_page((val & PTE_PFN_MASK) >> PAGE_SHIFT));
 }
 
-static inline struct ptdesc *repl_find(struct ptdesc *table,
-				       unsigned int domain)
+static inline struct pgtable_copy *repl_find(struct ptdesc *table,
+					     unsigned int domain)
 {
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 
 	for_each_copy(copy, table)
-		if (copy->pt_repl_domain == domain)
+		if (copy->domain == domain)
 			return copy;
 	return NULL;
 }
@@ -360,14 +419,14 @@ pteval_t __repl_slow repl_bits(void *entry, unsigned long nr);
 pteval_t __repl_slow repl_wrprotect(void *entry, unsigned long nr);
 void repl_write(pteval_t *slot, pteval_t val, enum pg_level level);
 pteval_t repl_translate(pteval_t val, unsigned int domain);
-struct ptdesc *repl_copy_table(struct ptdesc *table, enum pg_level level,
-			       struct mm_struct *mm, unsigned int domain,
-			       struct page *page, bool lazy);
+struct pgtable_copy *repl_copy_table(struct ptdesc *table, enum pg_level level,
+				     struct mm_struct *mm, unsigned int domain,
+				     struct page *page, bool lazy);
 void repl_lack_table(enum pg_level level, struct mm_struct *mm,
 		     unsigned int domain, bool lazy);
-void repl_attach(struct ptdesc *table, struct ptdesc *copy,
+void repl_attach(struct ptdesc *table, struct pgtable_copy *copy,
 		 struct mm_struct *mm, unsigned int domain, bool lazy);
-void repl_unlink(struct ptdesc *table, struct ptdesc **link);
+void repl_unlink(struct ptdesc *table, struct pgtable_copy **link);
 pgd_t *repl_new_root(struct mm_struct *mm, unsigned int domain);
 void repl_publish(struct mm_struct *mm, const domainmask_t *domains, bool reload);
 void repl_del_copies(struct ptdesc *table, unsigned int order,

@@ -44,23 +44,23 @@ static void repl_fold(pteval_t *canon, pteval_t *slot)
 void repl_del_copies(struct ptdesc *table, unsigned int order,
 		     const domainmask_t *domains, struct list_head *pages)
 {
-	struct ptdesc **link = &table->pt_repl;
+	struct pgtable_copy **link = &table->pt_repl;
 
 	while (*link) {
-		struct ptdesc *copy = *link;
+		struct pgtable_copy *copy = *link;
 
-		if (!domainmask_test(copy->pt_repl_domain, domains)) {
-			link = &copy->pt_repl_next;
+		if (!domainmask_test(copy->domain, domains)) {
+			link = &copy->next;
 			continue;
 		}
 		repl_unlink(table, link);
 		if (!pages)
 			continue;
 		if (!order)
-			repl_fold(ptdesc_address(table), ptdesc_address(copy));
+			repl_fold(ptdesc_address(table), pgtable_copy_address(copy));
 		/* Off the list, the domain's place holds the page's order. */
-		copy->pt_index = order;
-		list_add(&ptdesc_page(copy)->lru, pages);
+		pgtable_copy_page(copy)->index = order;
+		list_add(&pgtable_copy_page(copy)->lru, pages);
 	}
 }
 

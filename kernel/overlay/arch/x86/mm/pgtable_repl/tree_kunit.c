@@ -7,7 +7,7 @@
 static void repl_test_enable_and_disable(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 	unsigned int round;
 
 	repl_test_tables(test);
@@ -56,7 +56,8 @@ static void repl_test_change_of_mask(struct kunit *test)
 static void repl_test_short_of_memory(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
-	struct ptdesc *table, *copy;
+	struct pgtable_copy *copy;
+	struct ptdesc *table;
 	unsigned int domain;
 
 	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
@@ -67,9 +68,9 @@ static void repl_test_short_of_memory(struct kunit *test)
 	/* As if no page had been there when the table was linked. */
 	table = virt_to_ptdesc(t->ptep);
 	copy = table->pt_repl;
-	domain = copy->pt_repl_domain;
+	domain = copy->domain;
 	repl_unlink(table, &table->pt_repl);
-	__free_page(ptdesc_page(copy));
+	__free_page(pgtable_copy_page(copy));
 	set_pmd(t->pmdp, *t->pmdp);		/* links it, and repairs it */
 	KUNIT_EXPECT_NOT_NULL(test, repl_find(table, domain));
 	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
@@ -78,11 +79,11 @@ static void repl_test_short_of_memory(struct kunit *test)
 
 static void repl_test_unlink(struct ptdesc *table)
 {
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 
 	while ((copy = table->pt_repl)) {
 		repl_unlink(table, &table->pt_repl);
-		__free_page(ptdesc_page(copy));
+		__free_page(pgtable_copy_page(copy));
 	}
 }
 
@@ -141,7 +142,7 @@ static void repl_test_moved_below_a_fallback(struct kunit *test)
 static void repl_test_check_finds_damage(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 	pteval_t *slot;
 
 	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
@@ -153,12 +154,12 @@ static void repl_test_check_finds_damage(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, repl_test_check(t), 1);
 	*slot ^= _PAGE_RW | _PAGE_ACCESSED;	/* that one may differ */
 	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
-	copy->pt_repl_mm = NULL;
+	copy->mm = NULL;
 	KUNIT_EXPECT_EQ(test, repl_test_check(t), 1);
-	copy->pt_repl_mm = t->mm;
-	copy->pt_repl_delta ^= PAGE_SIZE;
+	copy->mm = t->mm;
+	copy->delta ^= PAGE_SIZE;
 	KUNIT_EXPECT_EQ(test, repl_test_check(t), 1);
-	copy->pt_repl_delta ^= PAGE_SIZE;
+	copy->delta ^= PAGE_SIZE;
 	repl_test_empty(t);
 }
 
@@ -166,7 +167,7 @@ static void repl_test_check_finds_damage(struct kunit *test)
 static void repl_test_has_one_root_a_domain(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
-	struct ptdesc *copy;
+	struct pgtable_copy *copy;
 	domainmask_t seen = { };
 	nodemask_t nodes;
 
@@ -176,10 +177,10 @@ static void repl_test_has_one_root_a_domain(struct kunit *test)
 	pgtable_repl_new_trees(t->mm, &nodes);
 	arch_pgtable_repl_unlock(t->mm);
 	for_each_copy(copy, virt_to_ptdesc(t->mm->pgd)) {
-		KUNIT_EXPECT_FALSE(test, domainmask_test(copy->pt_repl_domain, &seen));
-		__domainmask_set(copy->pt_repl_domain, &seen);
-		KUNIT_EXPECT_PTR_EQ(test, (pgd_t *)ptdesc_address(copy),
-			pgtable_repl_domain_root(t->mm, copy->pt_repl_domain));
+		KUNIT_EXPECT_FALSE(test, domainmask_test(copy->domain, &seen));
+		__domainmask_set(copy->domain, &seen);
+		KUNIT_EXPECT_PTR_EQ(test, (pgd_t *)pgtable_copy_address(copy),
+			pgtable_repl_domain_root(t->mm, copy->domain));
 	}
 	KUNIT_EXPECT_EQ(test, repl_test_set(t, &NODE_MASK_NONE), 0);
 	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);

@@ -60,14 +60,14 @@ static void repl_test_mglru_leaves_idle_its_bits(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
 	struct vm_area_struct vma = { };
-	struct ptdesc *pmd_copy, *copy;
+	struct pgtable_copy *pmd_copy, *copy;
 	LIST_HEAD(pages);
 	spinlock_t *ptl;
 	unsigned int i;
 
 	repl_test_lazy(test, 0);
 	copy = repl_test_used(test);
-	pmd_copy = repl_find(virt_to_ptdesc(t->pmdp), copy->pt_repl_domain);
+	pmd_copy = repl_find(virt_to_ptdesc(t->pmdp), copy->domain);
 	KUNIT_ASSERT_NOT_NULL(test, pmd_copy);
 	vma.vm_mm = t->mm;
 	/* A look after which nothing is left of what was before. */
@@ -76,7 +76,7 @@ static void repl_test_mglru_leaves_idle_its_bits(struct kunit *test)
 	arch_pgtable_repl_idle(t->mm, &pages);
 	/* It is walked, and then MGLRU comes by. */
 	for (i = 0; i < 2 && virt_to_ptdesc(t->ptep)->pt_repl == copy; i++) {
-		repl_test_walk_down(t, copy->pt_repl_domain);
+		repl_test_walk_down(t, copy->domain);
 		repl_test_walker(pmd_copy, (pte_t *)t->pmdp, _PAGE_ACCESSED);
 		ptl = pmd_lock(t->mm, t->pmdp);
 		KUNIT_EXPECT_TRUE(test, pmdp_test_and_clear_young(&vma,
@@ -90,7 +90,7 @@ static void repl_test_mglru_leaves_idle_its_bits(struct kunit *test)
 	KUNIT_EXPECT_PTR_EQ(test, virt_to_ptdesc(t->ptep)->pt_repl, copy);
 	/* Nobody has walked it since, only what is above. */
 	if (i == 2 && virt_to_ptdesc(t->ptep)->pt_repl == copy) {
-		repl_test_walk_down(t, copy->pt_repl_domain);
+		repl_test_walk_down(t, copy->domain);
 		arch_pgtable_repl_idle(t->mm, &pages);
 		KUNIT_EXPECT_NULL(test, virt_to_ptdesc(t->ptep)->pt_repl);
 	}
