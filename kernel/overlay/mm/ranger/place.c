@@ -43,6 +43,8 @@ static unsigned long hole_next(const struct ranger_claims *claims,
 	struct ranger_claim *claim;
 
 	for (;;) {
+		/* There may be a claim in each block of a node, and no hole. */
+		cond_resched();
 		pfn = aligned_from(hole, pfn);
 		if (pfn >= span->end)
 			return RANGER_NO_PFN;
