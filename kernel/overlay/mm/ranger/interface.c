@@ -55,7 +55,8 @@ static int run(char *options, struct mm_struct *mm)
  * @text: is changed
  * @mm: the process, which does not go away meanwhile
  *
- * Return: 0, -EINVAL, -ENOMEM, or -EINTR.
+ * Return: 0, -EINVAL, -ENOMEM, -EINTR, or -ESRCH if the process goes away but for the
+ * reference that the caller has.
  */
 int ranger_run(char *text, struct mm_struct *mm)
 {

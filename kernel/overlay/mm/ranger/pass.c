@@ -87,6 +87,9 @@ static int breathe(struct pass *pass)
 	cond_resched();
 	if (pass->pace)
 		return pass->pace(pass->walk.mm);
+	/* Nobody is left but us, who keep its memory. */
+	if (atomic_read(&pass->walk.mm->mm_users) == 1)
+		return -ESRCH;
 	return fatal_signal_pending(current) ? -EINTR : 0;
 }
 

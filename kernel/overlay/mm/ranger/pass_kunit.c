@@ -36,11 +36,19 @@ static int make_pass(void *data)
 	return 0;
 }
 
+/* With a user beside who makes a pass over it. */
 static void start(struct kunit *test, struct passing *passing)
 {
 	passing->mm = mm_alloc();
 	KUNIT_ASSERT_NOT_NULL(test, passing->mm);
+	mmget(passing->mm);
 	init_completion(&passing->done);
+}
+
+static void finish(struct passing *passing)
+{
+	mmput(passing->mm);
+	mmput(passing->mm);
 }
 
 static int never(struct mm_struct *mm)
@@ -74,8 +82,8 @@ static void a_stuck_process_holds_up_nobody(struct kunit *test)
 	wait_for_completion(&stuck.done);
 	KUNIT_EXPECT_EQ(test, 0, stuck.err);
 	KUNIT_EXPECT_EQ(test, 0, other.err);
-	mmput(stuck.mm);
-	mmput(other.mm);
+	finish(&stuck);
+	finish(&other);
 }
 
 static void who_paces_does_not_wait(struct kunit *test)
@@ -90,7 +98,20 @@ static void who_paces_does_not_wait(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, ranger_pass(stuck.mm, &policy, never, &stuck.stats));
 	KUNIT_EXPECT_EQ(test, -ECANCELED,
 			ranger_pass(stuck.mm, &policy, at_once, &stuck.stats));
-	mmput(stuck.mm);
+	finish(&stuck);
+}
+
+/* Its memory is not kept for as long as a pass takes. */
+static void a_process_that_is_gone_ends_its_pass(struct kunit *test)
+{
+	static struct passing passing;
+
+	start(test, &passing);
+	KUNIT_EXPECT_EQ(test, 0, ranger_pass(passing.mm, &policy, NULL, &passing.stats));
+	mmput(passing.mm);
+	KUNIT_EXPECT_EQ(test, -ESRCH,
+			ranger_pass(passing.mm, &policy, NULL, &passing.stats));
+	mmput(passing.mm);
 }
 
 /* However long it runs at a time. */
@@ -119,6 +140,7 @@ static void a_share_is_kept(struct kunit *test)
 static struct kunit_case pass_cases[] = {
 	KUNIT_CASE(a_stuck_process_holds_up_nobody),
 	KUNIT_CASE(who_paces_does_not_wait),
+	KUNIT_CASE(a_process_that_is_gone_ends_its_pass),
 	KUNIT_CASE(a_share_is_kept),
 	{}
 };
