@@ -68,8 +68,10 @@ static bool repl_group_asks(struct mem_cgroup *memcg,
 		policy->nodes = usable;
 	else
 		nodes_and(policy->nodes, policy->nodes, usable);
-	if (nodes_empty(policy->nodes))
+	if (nodes_empty(policy->nodes)) {
 		policy->mode = PR_PGTABLE_REPL_OFF;
+		policy->prefetch = 0;
+	}
 	return true;
 }
 

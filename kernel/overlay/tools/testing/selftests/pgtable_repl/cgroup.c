@@ -443,6 +443,56 @@ TEST_F(cgroup, removed_group_lets_go)
 	close(fd);
 }
 
+static int fork_some(int nr)
+{
+	if (move(GROUP, getpid()))
+		return 1;
+	while (nr--) {
+		pid_t pid = fork();
+
+		if (!pid)
+			_exit(0);
+		if (pid < 0 || repl_wait(pid))
+			return 1;
+	}
+	return 0;
+}
+
+/* A policy with no node left that can be used is off, and leaves no trace in processes. */
+TEST_F(cgroup, nodes_that_cannot_be_used)
+{
+	int node = repl_topo.node[repl_topo.nr - 1], cpu, nr = 0, gone[64];
+	struct repl_mask cpus;
+	char path[80];
+	long before;
+	pid_t pid;
+
+	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/cpulist", node);
+	if (repl_read_list(path, &cpus) || !node)
+		SKIP(return, "needs a second node");
+	snprintf(path, sizeof(path), "lazy %d prefetch=3", node);
+	ASSERT_EQ(0, set_policy(GROUP, path));
+	for (cpu = 0; cpu < REPL_MASK_BITS && nr < 64; cpu++) {
+		snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/online", cpu);
+		if (repl_mask_has(&cpus, cpu) && !repl_write_file(path, "0"))
+			gone[nr++] = cpu;
+	}
+	EXPECT_LT(0, nr);
+	EXPECT_STREQ("off", get(GROUP, ".effective"));
+	before = repl_vmstat("pgtable_repl_disable");
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid)
+		_exit(fork_some(20));
+	EXPECT_EQ(0, repl_wait(pid));
+	/* At most the one that was moved. */
+	EXPECT_GE(before + 1, repl_vmstat("pgtable_repl_disable"));
+	while (nr) {
+		snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/online", gone[--nr]);
+		EXPECT_EQ(0, repl_write_file(path, "1"));
+	}
+}
+
 TEST_F(cgroup, nobody_is_missed)
 {
 	pid_t storms[4], pids[64];
