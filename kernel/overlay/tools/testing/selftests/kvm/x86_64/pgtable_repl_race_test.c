@@ -347,31 +347,17 @@ static void prefault(struct repl_vm *r)
 	alarm(0);
 }
 
-static bool write_domains(const char *text)
-{
-	int fd = open("/proc/sys/vm/pgtable_repl_domains", O_WRONLY);
-	bool done = fd >= 0 && write(fd, text, strlen(text)) == strlen(text);
-
-	if (fd >= 0)
-		close(fd);
-	return done;
-}
-
 /* The host's domains become others: the map is made anew, and nothing is lost. */
 static void host_domains(struct repl_vm *r)
 {
 	struct repl_state s;
-	char text[64] = "";
 	double end;
 	int i, n;
 
-	for (i = 0; i < repl_nodes; i++)
-		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%d", i ? "/" : "",
-			 repl_cpu[repl_nodes - 1 - i]);
 	repl_set(r, "lazy");
 	watch(r);
 	for (n = 0; n < 4; n++) {
-		TEST_ASSERT(write_domains(n % 2 ? "node" : text), "vm.pgtable_repl_domains");
+		repl_host_domains(n % 2);
 		end = now() + 30;
 		do {
 			for (i = 0; i < repl_nodes; i++)

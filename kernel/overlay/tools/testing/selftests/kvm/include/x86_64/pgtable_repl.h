@@ -102,6 +102,7 @@ int repl_loaded(struct repl_vm *r, int vcpu, int *want);
 void repl_dump(struct repl_vm *r, unsigned long present[REPL_KEYS],
 	       unsigned long remote[REPL_KEYS]);
 unsigned long repl_check(struct repl_vm *r, bool print);
+void repl_host_domains(bool nodes);
 int repl_domain_of_node(int node);
 int repl_key_of_node(const struct repl_state *s, int node);
 

@@ -497,6 +497,21 @@ int repl_key_of_node(const struct repl_state *s, int node)
 	return -1;
 }
 
+/* Domains of the host: nodes, in their order, or a CPU of each, in the other order. */
+void repl_host_domains(bool nodes)
+{
+	char text[64] = "node";
+	int i, len = 0, fd;
+
+	for (i = 0; !nodes && i < repl_nodes; i++)
+		len += snprintf(text + len, sizeof(text) - len, "%s%d", i ? "/" : "",
+				repl_cpu[repl_nodes - 1 - i]);
+	fd = open("/proc/sys/vm/pgtable_repl_domains", O_WRONLY);
+	TEST_ASSERT(fd >= 0 && write(fd, text, strlen(text)) == strlen(text),
+		    "Could not write '%s' to vm.pgtable_repl_domains", text);
+	close(fd);
+}
+
 /* As long as vm.pgtable_repl_domains is "node". */
 int repl_domain_of_node(int node)
 {
