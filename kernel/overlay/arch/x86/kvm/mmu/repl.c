@@ -208,22 +208,30 @@ static int kvm_repl_change_lazy(struct kvm_repl *repl, const nodemask_t *nodes)
 }
 
 /*
- * The host's domains have changed, and vCPUs use the fallback, or are about to.  Have
+ * If the host's domains have changed, vCPUs use the fallback, or are about to.  Have
  * none of what was there by the old numbers, then begin again.
  */
+static void kvm_repl_renew(struct kvm_repl *repl)
+{
+	nodemask_t nodes, able;
+
+	lockdep_assert_held(&repl->lock);
+	if (!kvm_repl_outdated(repl))
+		return;
+	nodes = repl->map.nodes;
+	kvm_repl_nodes(&able);
+	nodes_and(nodes, nodes, able);
+	/* Without memory for it, or domains there, one tree it is. */
+	kvm_repl_change_lazy(repl, &nodes);
+}
+
+/* A vCPU, or a look for idle trees, has found the map to be of other domains. */
 static void kvm_repl_work(struct work_struct *work)
 {
 	struct kvm_repl *repl = container_of(work, struct kvm_repl, work);
-	nodemask_t nodes, able;
 
 	mutex_lock(&repl->lock);
-	if (kvm_repl_outdated(repl)) {
-		nodes = repl->map.nodes;
-		kvm_repl_nodes(&able);
-		nodes_and(nodes, nodes, able);
-		/* Without memory for it, or domains there, one tree it is. */
-		kvm_repl_change_lazy(repl, &nodes);
-	}
+	kvm_repl_renew(repl);
 	mutex_unlock(&repl->lock);
 }
 
@@ -317,6 +325,8 @@ int kvm_repl_trim(struct kvm *kvm)
 		return 0;
 	if (mutex_lock_interruptible(&repl->lock))
 		return -EINTR;
+	/* With no vCPU running, nobody else has found out. */
+	kvm_repl_renew(repl);
 	err = kvm_repl_drop_idle(repl, 0);
 	mutex_unlock(&repl->lock);
 	return err;
@@ -337,6 +347,13 @@ void kvm_repl_init_vm(struct kvm *kvm)
 		pr_warn_ratelimited("no nested page tables by domain for a new VM\n");
 }
 
+/* A look for idle trees may have the other work done. */
+static void kvm_repl_cancel(struct kvm_repl *repl)
+{
+	cancel_delayed_work_sync(&repl->idle);
+	cancel_work_sync(&repl->work);
+}
+
 /**
  * kvm_repl_pre_destroy_vm() - a virtual machine goes
  * @kvm: it; nobody else has a reference, its vCPUs are still there
@@ -344,10 +361,8 @@ void kvm_repl_init_vm(struct kvm *kvm)
 void kvm_repl_pre_destroy_vm(struct kvm *kvm)
 {
 	/* They ask vCPUs, which are going to be freed; and nobody queues them any more. */
-	if (kvm_repl_has(kvm)) {
-		cancel_work_sync(&kvm->arch.repl->work);
-		cancel_delayed_work_sync(&kvm->arch.repl->idle);
-	}
+	if (kvm_repl_has(kvm))
+		kvm_repl_cancel(kvm->arch.repl);
 }
 
 /**
@@ -359,7 +374,7 @@ void kvm_repl_uninit_vm(struct kvm *kvm)
 	if (!kvm_repl_has(kvm))
 		return;
 	/* One that could not be made has not passed kvm_repl_pre_destroy_vm(). */
-	cancel_delayed_work_sync(&kvm->arch.repl->idle);
+	kvm_repl_cancel(kvm->arch.repl);
 	kvm_repl_pools_free(kvm->arch.repl);
 	kfree(kvm->arch.repl);
 	kvm->arch.repl = NULL;

@@ -196,6 +196,9 @@ void kvm_repl_idle_work(struct work_struct *work)
 	if (!period)
 		return;
 	mutex_lock(&repl->lock);
+	/* While no vCPU runs, nobody else looks whether these are the host's domains. */
+	if (kvm_repl_outdated(repl))
+		queue_work(system_unbound_wq, &repl->work);
 	/* Without memory for it, next time. */
 	kvm_repl_drop_idle(repl, period);
 	lazy = repl->map.lazy;

@@ -207,6 +207,39 @@ static void fallback(struct repl_vm *r)
 	repl_all(r, 1, REPL_OP(REPL_CHECK, 4));
 }
 
+static int trees(struct repl_vm *r)
+{
+	struct repl_state s;
+	int key, nr = 0;
+
+	repl_read(r, &s);
+	for (key = 0; key < REPL_KEYS; key++)
+		nr += s.key[key].there && s.key[key].tables;
+	return nr;
+}
+
+/* Of domains that are no more, trees go as well where no vCPU runs that would tell. */
+static void asleep(struct repl_vm *r)
+{
+	time_t end;
+
+	repl_set(r, "lazy");
+	repl_all(r, 0, REPL_OP(REPL_WRITE, 5));
+	TEST_ASSERT_EQ(trees(r), repl_nodes);
+	repl_host_domains(false);
+	repl_set(r, "trim");
+	TEST_ASSERT_EQ(trees(r), 1);
+	repl_all(r, 1, REPL_OP(REPL_CHECK, 5));
+	TEST_ASSERT_EQ(trees(r), repl_nodes);
+	repl_host_domains(true);
+	repl_idle("1");
+	for (end = time(NULL) + 60; trees(r) > 1 && time(NULL) < end;)
+		usleep(10000);
+	repl_idle("0");
+	TEST_ASSERT_EQ(trees(r), 1);
+	repl_all(r, 0, REPL_OP(REPL_CHECK, 5));
+}
+
 static void *end_one(void *arg)
 {
 	struct repl_vm *r = arg;
@@ -269,6 +302,7 @@ static const struct repl_test tests[] = {
 	{ "timed", timed },
 	{ "last", last },
 	{ "fallback", fallback },
+	{ "asleep", asleep },
 	{ "ends", ends },
 	{ "bounds", bounds },
 };
