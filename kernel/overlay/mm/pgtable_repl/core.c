@@ -286,6 +286,8 @@ static void repl_set_locked(struct mm_struct *mm,
 	}
 	if (on && !was_on)
 		pgtable_repl_hold(repl);
+	/* What is being built for the policy before is built no further. */
+	WRITE_ONCE(repl->to_build, 0);
 	pgtable_repl_set_policy(repl, policy);
 
 	if (anew)
@@ -365,6 +367,7 @@ static int repl_set(struct mm_struct *mm,
 		return err;
 	}
 	pgtable_repl_free(&pages, wait);
+	pgtable_repl_add_rest(mm, wait);
 	if (lazy)
 		pgtable_repl_watch_idle();
 	return 0;

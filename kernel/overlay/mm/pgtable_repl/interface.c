@@ -152,13 +152,13 @@ int pgtable_repl_show(struct seq_file *m, struct mm_struct *mm)
 
 	if (repl) {
 		/*
-		 * No policy changes while tables are built, so what is read here
+		 * A change of policy ends what is being built, so what is read here
 		 * together belongs together: never "off" and how far it is.
 		 */
 		spin_lock(&repl->owner.policy_lock);
 		policy = repl->owner.policy;
 		total = READ_ONCE(repl->to_build);
-		built = atomic_long_read(&repl->built);
+		built = READ_ONCE(repl->built);
 		spin_unlock(&repl->owner.policy_lock);
 	}
 	/* A group's "off" leaves no trace in its processes. */

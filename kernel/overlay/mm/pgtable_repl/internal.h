@@ -38,10 +38,12 @@ struct ctl_table;
  *	never
  * @holds: copies, and one while its policy is not off: at 0 the gates may close
  * @root_mutex: serialises withdrawals, and these with publications
- * @built: tables that the change under way has been at; see build.c
- * @to_build: how many there were when it began; 0: there is none under way, as
+ * @built: tables that building has been at so far; see build.c
+ * @to_build: how many there were when it began; 0: nothing is being built, as
  *	whenever the policy is written, so a reader under its lock gets both of
  *	one change
+ * @build_at: where the next hold of the lock goes on
+ * @building: whose trees it builds; domains that have none any more do not matter
  * @fallbacks: links to a canonical table made for want of local memory
  * @lazy: its policy asks for lazy trees, or it still has some; read without the lock,
  *	as a hint
@@ -92,8 +94,10 @@ struct pgtable_repl {
 	unsigned long insisted;
 	atomic_long_t holds;
 	struct mutex root_mutex;
-	atomic_long_t built;
+	unsigned long built;
 	unsigned long to_build;
+	unsigned long build_at;
+	domainmask_t building;
 	atomic_long_t fallbacks;
 	domainmask_t filtered;
 	unsigned int gen;
@@ -143,6 +147,7 @@ void pgtable_repl_withdraw(struct mm_struct *mm);
 
 /* make.c */
 void pgtable_repl_add_trees(struct mm_struct *mm, const nodemask_t *nodes);
+void pgtable_repl_add_rest(struct mm_struct *mm, struct repl_wait *wait);
 void pgtable_repl_new_trees(struct mm_struct *mm, const nodemask_t *nodes);
 
 /* mm_owner.c */
@@ -218,6 +223,7 @@ void arch_pgtable_repl_del(struct mm_struct *mm, const domainmask_t *domains,
 			   struct list_head *pages);
 void arch_pgtable_repl_add(struct mm_struct *mm,		/* build.c */
 			   const domainmask_t *domains);
+void arch_pgtable_repl_add_more(struct mm_struct *mm);
 void arch_pgtable_repl_new(struct mm_struct *mm,		/* root.c */
 			   const domainmask_t *domains);
 void arch_pgtable_repl_exit(struct mm_struct *mm);

@@ -2,6 +2,8 @@
 /*
  * Page-table replication: trees of nodes are made, unless domains are about to change.
  */
+#include <linux/memcontrol.h>
+#include <linux/sched/mm.h>
 #include "internal.h"
 
 /* While domains change, whoever changes them makes the trees afterwards. */
@@ -26,15 +28,72 @@ static void repl_make_trees(struct mm_struct *mm, const nodemask_t *nodes,
 }
 
 /**
- * pgtable_repl_add_trees() - build trees for all domains of some nodes
+ * pgtable_repl_add_trees() - begin to build trees for all domains of some nodes
  * @mm: the address space, under arch_pgtable_repl_lock()
  * @nodes: the nodes
+ *
+ * Their roots are in use afterwards.  For the rest the caller lets go of the lock and
+ * calls pgtable_repl_add_rest().
  */
 void pgtable_repl_add_trees(struct mm_struct *mm, const nodemask_t *nodes)
 {
 	/* Whoever has them made, they wait no more. */
 	WRITE_ONCE(mm->pgtable_repl->young, false);
 	repl_make_trees(mm, nodes, arch_pgtable_repl_add);
+}
+
+/* In a further hold of the lock: what is being built, if its domains are what they were. */
+static void repl_add_more(struct mm_struct *mm)
+{
+	struct pgtable_repl *repl = mm->pgtable_repl;
+
+	if (!repl->to_build)
+		return;
+	if (!repl_domains_tryget()) {
+		/* Who changes them makes the trees; if they do not change, it is repaired. */
+		WRITE_ONCE(repl->to_build, 0);
+		pgtable_repl_rebuild(&repl->owner, &repl->owner.policy.nodes);
+		return;
+	}
+	if (repl->gen == repl_domain_gen())
+		arch_pgtable_repl_add_more(mm);
+	else
+		WRITE_ONCE(repl->to_build, 0);
+	repl_domains_put();
+}
+
+/**
+ * pgtable_repl_add_rest() - build what pgtable_repl_add_trees() has begun
+ * @mm: the address space, which has state; the caller holds a reference to its users,
+ *	and not its lock
+ * @wait: as of pgtable_repl_lock()
+ *
+ * In holds of the lock of a bounded length; others get it in between, and may build
+ * along, or change the policy, which ends this.  What cannot be built, as the lock is
+ * not to be had, is repaired.
+ */
+void pgtable_repl_add_rest(struct mm_struct *mm, struct repl_wait *wait)
+{
+	struct pgtable_repl *repl = mm->pgtable_repl;
+	struct mem_cgroup *memcg, *old_memcg;
+	struct pgtable_repl_policy policy;
+
+	if (!READ_ONCE(repl->to_build))
+		return;
+	memcg = get_mem_cgroup_from_mm(mm);
+	old_memcg = set_active_memcg(memcg);
+	while (READ_ONCE(repl->to_build)) {
+		cond_resched();
+		if (pgtable_repl_lock(mm, wait)) {
+			pgtable_repl_owner_policy(&repl->owner, &policy);
+			pgtable_repl_rebuild(&repl->owner, &policy.nodes);
+			break;
+		}
+		repl_add_more(mm);
+		arch_pgtable_repl_unlock(mm);
+	}
+	set_active_memcg(old_memcg);
+	mem_cgroup_put(memcg);
 }
 
 /**

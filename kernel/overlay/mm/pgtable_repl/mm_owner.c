@@ -42,7 +42,7 @@ void pgtable_repl_mm_withdraw(struct pgtable_repl_owner *owner,
 	pgtable_repl_free(&pages, wait);
 }
 
-/* Under its lock, which is released. */
+/* Under its lock, which is released, and taken again for what takes longer. */
 static void repl_mm_build(struct mm_struct *mm, const nodemask_t *nodes,
 			  struct repl_wait *wait)
 {
@@ -70,6 +70,7 @@ static void repl_mm_build(struct mm_struct *mm, const nodemask_t *nodes,
 	set_active_memcg(old_memcg);
 	mem_cgroup_put(memcg);
 	pgtable_repl_free(&pages, wait);
+	pgtable_repl_add_rest(mm, wait);
 }
 
 int pgtable_repl_mm_build(struct pgtable_repl_owner *owner,

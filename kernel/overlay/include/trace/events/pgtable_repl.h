@@ -38,28 +38,30 @@ TRACE_EVENT(pgtable_repl_set,
 		  __get_bitmask(del))
 );
 
-/* PTE tables are about to be copied by several threads. */
+/* Trees were built for as long as the mmap lock is held at a time. */
 TRACE_EVENT(pgtable_repl_build,
 
-	TP_PROTO(struct mm_struct *mm, unsigned int threads,
-		 unsigned long tables),
+	TP_PROTO(struct mm_struct *mm, unsigned long copies,
+		 unsigned long tables, unsigned long of),
 
-	TP_ARGS(mm, threads, tables),
+	TP_ARGS(mm, copies, tables, of),
 
 	TP_STRUCT__entry(
 		__field(const void *, mm)
-		__field(unsigned int, threads)
+		__field(unsigned long, copies)
 		__field(unsigned long, tables)
+		__field(unsigned long, of)
 	),
 
 	TP_fast_assign(
 		__entry->mm = mm;
-		__entry->threads = threads;
+		__entry->copies = copies;
 		__entry->tables = tables;
+		__entry->of = of;
 	),
 
-	TP_printk("mm=%p threads=%u pmd_tables=%lu", __entry->mm,
-		  __entry->threads, __entry->tables)
+	TP_printk("mm=%p copies=%lu tables=%lu/%lu", __entry->mm,
+		  __entry->copies, __entry->tables, __entry->of)
 );
 
 DECLARE_EVENT_CLASS(pgtable_repl_table,

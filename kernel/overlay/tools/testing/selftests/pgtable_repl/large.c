@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Switching replication on for a process with many tables: several threads copy
- * them, the process runs on, and /proc/<pid>/pgtable_repl tells how far it is.
+ * Switching replication on for a process with many tables: they are copied in holds
+ * of the mmap lock of a bounded length, the process runs on, and
+ * /proc/<pid>/pgtable_repl tells how far it is.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -15,6 +16,7 @@
 #define EVENT		INSTANCE "/events/pgtable_repl/pgtable_repl_build/enable"
 
 #define NR_TABLES	8192UL		/* PTE tables, below 16 PMD tables */
+#define HOLD_COPIES	128UL		/* REPL_COST_HOLD; and those of one table */
 
 FIXTURE(large) {
 	char *mem;		/* a page in every PTE table */
@@ -118,13 +120,33 @@ static void *read_status(void *arg)
 	return NULL;
 }
 
-TEST_F(large, is_copied_by_threads_with_progress)
+/* What was copied in how many holds, and the most in one. */
+static void count_holds(char *text, unsigned long *holds, unsigned long *copies,
+			unsigned long *most)
+{
+	char *at = text;
+
+	*holds = *copies = *most = 0;
+	while ((at = strstr(at, "pgtable_repl_build: "))) {
+		char *field = strstr(at, "copies=");
+		unsigned long nr = field ? strtoul(field + strlen("copies="), &at, 10) : 0;
+
+		if (!field)
+			break;
+		(*holds)++;
+		*copies += nr;
+		if (nr > *most)
+			*most = nr;
+	}
+}
+
+TEST_F(large, is_copied_in_bounded_holds_with_progress)
 {
 	struct repl_status status;
 	pthread_t faults, reader;
+	static char trace[1 << 20];
 	char text[8192];
-	unsigned long threads = 0, pmds = 0;
-	char *line;
+	unsigned long holds, copies, most;
 	int i;
 
 	watch.later = self->later;
@@ -155,19 +177,14 @@ TEST_F(large, is_copied_by_threads_with_progress)
 	EXPECT_EQ(0, repl_check(getpid()));
 
 	if (self->tracing) {
-		ASSERT_EQ(0, repl_read_file(INSTANCE "/trace", text,
-					    sizeof(text)));
-		line = strstr(text, "pgtable_repl_build: ");
-		ASSERT_NE(NULL, line) TH_LOG("%s", text);
-		line = strstr(line, "threads=");
-		ASSERT_NE(NULL, line) TH_LOG("%s", text);
-		threads = strtoul(line + strlen("threads="), &line, 10);
-		ASSERT_EQ(0, strncmp(line, " pmd_tables=", 12));
-		pmds = strtoul(line + 12, NULL, 10);
-		TH_LOG("%lu threads, %lu PMD tables", threads, pmds);
-		if (sysconf(_SC_NPROCESSORS_ONLN) > 1)
-			EXPECT_LT(1, threads);
-		EXPECT_LE(NR_TABLES / 512, pmds);
+		ASSERT_EQ(0, repl_read_file(INSTANCE "/trace", trace,
+					    sizeof(trace)));
+		count_holds(trace, &holds, &copies, &most);
+		TH_LOG("%lu copies in %lu holds, at most %lu in one", copies,
+		       holds, most);
+		EXPECT_LE(NR_TABLES * (repl_topo.nr - 1), copies);
+		EXPECT_LE(copies / (HOLD_COPIES + repl_topo.nr), holds);
+		EXPECT_GE(HOLD_COPIES + repl_topo.nr, most);
 	}
 
 	/* Off and on again, a few times, with faults going on. */
