@@ -21,7 +21,8 @@ static void repl_fold(pteval_t *canon, pteval_t *slot)
 		pteval_t bits = slot[i] & PGTABLE_REPL_AD;
 		pteval_t val = READ_ONCE(canon[i]);
 
-		if (!(slot[i] & _PAGE_PRESENT))
+		/* Nearly all: all that there is to do about a table is to look. */
+		if (likely(!(bits & ~val)) || !(slot[i] & _PAGE_PRESENT))
 			continue;
 		do {
 			if (!(val & _PAGE_PRESENT))
