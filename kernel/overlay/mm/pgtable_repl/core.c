@@ -133,22 +133,35 @@ static bool repl_try_unshare_vma(struct vm_area_struct *vma)
 #endif
 
 /*
- * Take the mm out of hugetlb's sharing of PMD tables; from here on
- * mm_has_pgtable_repl() keeps it out.  What it had is faulted in again.
+ * Take the mm out of hugetlb's sharing of PMD tables, from the address @from on; from
+ * here on mm_has_pgtable_repl() keeps it out.  What it had is faulted in again.
+ *
+ * Where there are many VMAs, not all are looked at in one hold of the mmap lock: then
+ * this returns 1, and @from is where to go on.
  *
  * Page faults hold a lock of hugetlb's for as long as they clear a page.  Who
  * changes something for others does not wait for one that takes long: -EAGAIN,
  * with @wait busy.
  */
 #define REPL_UNSHARE_TRIES	8	/* of a jiffy */
+#define REPL_UNSHARE_VMAS	4096	/* of about 120 instructions */
 
-static int repl_unshare(struct mm_struct *mm, struct repl_wait *wait)
+static int repl_unshare(struct mm_struct *mm, unsigned long *from,
+			struct repl_wait *wait)
 {
-	VMA_ITERATOR(vmi, mm, 0);
+	VMA_ITERATOR(vmi, mm, *from);
+	int left = REPL_UNSHARE_VMAS;
 	struct vm_area_struct *vma;
 	int tries = 0;		/* for all */
 
+	/* That was done when its policy came in force. */
+	if (!nodes_empty(mm_repl_owner(mm)->policy.nodes))
+		return 0;
 	for_each_vma(vmi, vma) {
+		if (!left--) {
+			*from = vma->vm_start;
+			return 1;
+		}
 		/* Others share no tables. */
 		if (!is_vm_hugetlb_page(vma) || !(vma->vm_flags & VM_MAYSHARE) ||
 		    huge_page_size(hstate_vma(vma)) != PMD_SIZE ||
@@ -324,6 +337,7 @@ static int repl_set(struct mm_struct *mm,
 	bool on = policy->mode != PR_PGTABLE_REPL_OFF;
 	bool lazy = pgtable_repl_is_lazy(policy);
 	struct mem_cgroup *memcg, *old_memcg;
+	unsigned long unshared = 0;
 	LIST_HEAD(pages);
 	int err;
 
@@ -347,14 +361,18 @@ static int repl_set(struct mm_struct *mm,
 	    !pgtable_repl_memcg_room(memcg, REPL_MEMCG_SHARE, 1))
 		err = -ENOMEM;
 	else
+		err = 1;
+	while (err > 0) {
 		err = pgtable_repl_lock(mm, wait);
-	if (!err) {
+		if (err)
+			break;
 		err = repl_state(mm) ? repl_may_set(mm, policy, by) : -ENOMEM;
 		if (!err && on)
-			err = repl_unshare(mm, wait);
+			err = repl_unshare(mm, &unshared, wait);
 		if (!err)
 			repl_set_locked(mm, policy, wait, &pages);
 		arch_pgtable_repl_unlock(mm);
+		cond_resched();
 	}
 	set_active_memcg(old_memcg);
 	mem_cgroup_put(memcg);
