@@ -269,10 +269,15 @@ static nodemask_t repl_take_lacking(struct pgtable_repl_owner *owner)
 	return lacking;
 }
 
-/* Its trees become those of @policy.  Under its lock; what is left goes to @pages. */
+/*
+ * Its trees become those of @policy.  Under its lock; what is left goes to @pages.
+ * Trees of @gone are still to be taken down, in further holds, which is for those that
+ * are whole: a lazy one has few copies.
+ */
 static void repl_set_locked(struct mm_struct *mm,
 			    const struct pgtable_repl_policy *policy,
-			    struct repl_wait *wait, struct list_head *pages)
+			    struct repl_wait *wait, struct list_head *pages,
+			    nodemask_t *gone)
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
 	struct pgtable_repl_owner *owner = &repl->owner;
@@ -303,8 +308,9 @@ static void repl_set_locked(struct mm_struct *mm,
 	WRITE_ONCE(repl->to_build, 0);
 	pgtable_repl_set_policy(repl, policy);
 
-	if (anew)
-		pgtable_repl_del_trees(mm, &del, pages);
+	/* With all that is left of what is being taken down: it may be of the other kind. */
+	if (anew || (on && !was_on))
+		pgtable_repl_del_all(mm, pages);
 	else if (!nodes_empty(redo))
 		pgtable_repl_del_trees(mm, &redo, pages);
 	/* All of them, not just new ones: repairs what had no memory before. */
@@ -312,8 +318,15 @@ static void repl_set_locked(struct mm_struct *mm,
 		pgtable_repl_free_soon(wait);
 		pgtable_repl_add_trees(mm, &policy->nodes);
 	}
-	if (!anew && !nodes_empty(del))
-		pgtable_repl_del_trees(mm, &del, pages);
+	if (!anew && !nodes_empty(del)) {
+		if (was_lazy) {
+			pgtable_repl_del_trees(mm, &del, pages);
+		} else {
+			pgtable_repl_del_begin(mm, &del);
+			if (!pgtable_repl_del_some(mm, &del, pages))
+				*gone = del;
+		}
+	}
 	/* Domains may have changed under the trees that have just gone. */
 	pgtable_repl_settle(mm);
 	/* An access that failed for what a lazy tree lacked was tried again till now. */
@@ -337,6 +350,7 @@ static int repl_set(struct mm_struct *mm,
 	bool on = policy->mode != PR_PGTABLE_REPL_OFF;
 	bool lazy = pgtable_repl_is_lazy(policy);
 	struct mem_cgroup *memcg, *old_memcg;
+	nodemask_t gone = NODE_MASK_NONE;
 	unsigned long unshared = 0;
 	LIST_HEAD(pages);
 	int err;
@@ -370,7 +384,7 @@ static int repl_set(struct mm_struct *mm,
 		if (!err && on)
 			err = repl_unshare(mm, &unshared, wait);
 		if (!err)
-			repl_set_locked(mm, policy, wait, &pages);
+			repl_set_locked(mm, policy, wait, &pages, &gone);
 		arch_pgtable_repl_unlock(mm);
 		cond_resched();
 	}
@@ -384,6 +398,7 @@ static int repl_set(struct mm_struct *mm,
 			pgtable_repl_key_put(false);
 		return err;
 	}
+	pgtable_repl_del_rest(mm, &gone, &pages, wait);
 	pgtable_repl_free(&pages, wait);
 	pgtable_repl_add_rest(mm, wait);
 	if (lazy)

@@ -142,12 +142,18 @@ void pgtable_repl_insist_work(enum repl_insist which,
 void pgtable_repl_all_domains(domainmask_t *domains);
 void pgtable_repl_del_trees(struct mm_struct *mm, const nodemask_t *nodes,
 			    struct list_head *pages);
+void pgtable_repl_del_all(struct mm_struct *mm, struct list_head *pages);
+void pgtable_repl_del_begin(struct mm_struct *mm, const nodemask_t *nodes);
+bool pgtable_repl_del_some(struct mm_struct *mm, const nodemask_t *nodes,
+			   struct list_head *pages);
 void pgtable_repl_settle(struct mm_struct *mm);
 void pgtable_repl_withdraw(struct mm_struct *mm);
 
 /* make.c */
 void pgtable_repl_add_trees(struct mm_struct *mm, const nodemask_t *nodes);
 void pgtable_repl_add_rest(struct mm_struct *mm, struct repl_wait *wait);
+void pgtable_repl_del_rest(struct mm_struct *mm, const nodemask_t *nodes,
+			   struct list_head *pages, struct repl_wait *wait);
 void pgtable_repl_new_trees(struct mm_struct *mm, const nodemask_t *nodes);
 
 /* mm_owner.c */
@@ -221,6 +227,11 @@ void arch_pgtable_repl_unlock(struct mm_struct *mm);
 void arch_pgtable_repl_withdraw(struct mm_struct *mm, const domainmask_t *domains);
 void arch_pgtable_repl_del(struct mm_struct *mm, const domainmask_t *domains,
 			   struct list_head *pages);
+bool arch_pgtable_repl_del_some(struct mm_struct *mm, const domainmask_t *domains,
+				struct list_head *pages);
+void arch_pgtable_repl_del_roots(struct mm_struct *mm, const domainmask_t *domains,
+				 struct list_head *pages);
+unsigned long arch_pgtable_repl_roots(struct mm_struct *mm, const domainmask_t *domains);
 void arch_pgtable_repl_add(struct mm_struct *mm,		/* build.c */
 			   const domainmask_t *domains);
 void arch_pgtable_repl_add_more(struct mm_struct *mm);

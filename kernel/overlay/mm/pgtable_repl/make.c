@@ -97,6 +97,36 @@ void pgtable_repl_add_rest(struct mm_struct *mm, struct repl_wait *wait)
 }
 
 /**
+ * pgtable_repl_del_rest() - take down what pgtable_repl_del_begin() has begun
+ * @mm: the address space, which has state; the caller holds a reference to its users,
+ *	and not its lock
+ * @nodes: the nodes; of these, those that its policy names by now are left alone
+ * @pages: gets the pages
+ * @wait: as of pgtable_repl_lock()
+ *
+ * In holds of the lock of a bounded length.  What cannot be taken down, as the lock is
+ * not to be had, is left to the repair.
+ */
+void pgtable_repl_del_rest(struct mm_struct *mm, const nodemask_t *nodes,
+			   struct list_head *pages, struct repl_wait *wait)
+{
+	struct pgtable_repl_owner *owner = mm_repl_owner(mm);
+	bool all = nodes_empty(*nodes);
+	nodemask_t gone;
+
+	while (!all) {
+		cond_resched();
+		if (pgtable_repl_lock(mm, wait)) {
+			pgtable_repl_rebuild(owner, nodes);
+			return;
+		}
+		nodes_andnot(gone, *nodes, owner->policy.nodes);
+		all = nodes_empty(gone) || pgtable_repl_del_some(mm, &gone, pages);
+		arch_pgtable_repl_unlock(mm);
+	}
+}
+
+/**
  * pgtable_repl_new_trees() - make the roots of a new address space
  * @mm: the address space, which nobody runs in
  * @nodes: the nodes on which it is to have trees

@@ -30,14 +30,14 @@ void pgtable_repl_mm_withdraw(struct pgtable_repl_owner *owner,
 	domainmask_t domains;
 	LIST_HEAD(pages);
 
+	/* Also what is left of trees that are being taken down. */
 	if (pgtable_repl_lock(mm, wait)) {
 		WRITE_ONCE(mm->pgtable_repl->stale, true);
 		pgtable_repl_all_domains(&domains);
 		arch_pgtable_repl_withdraw(mm, &domains);
 		return;
 	}
-	if (!nodes_empty(owner->policy.nodes))
-		pgtable_repl_del_trees(mm, &owner->policy.nodes, &pages);
+	pgtable_repl_del_all(mm, &pages);
 	arch_pgtable_repl_unlock(mm);
 	pgtable_repl_free(&pages, wait);
 }
@@ -48,7 +48,7 @@ static void repl_mm_build(struct mm_struct *mm, const nodemask_t *nodes,
 {
 	struct pgtable_repl_owner *owner = mm_repl_owner(mm);
 	struct mem_cgroup *memcg, *old_memcg;
-	nodemask_t build, have;
+	nodemask_t build, have, gone;
 	LIST_HEAD(pages);
 	int nid;
 
@@ -56,6 +56,10 @@ static void repl_mm_build(struct mm_struct *mm, const nodemask_t *nodes,
 	old_memcg = set_active_memcg(memcg);
 	pgtable_repl_building(owner, nodes);
 	nodes_and(build, *nodes, owner->policy.nodes);
+	/* Who took these down did not get the lock again. */
+	nodes_andnot(gone, *nodes, owner->policy.nodes);
+	if (!nodes_empty(gone))
+		pgtable_repl_del_trees(mm, &gone, &pages);
 	if (!nodes_empty(build)) {
 		/* What a lazy tree lacks is made by the faults of a new one. */
 		nodes_clear(have);

@@ -12,14 +12,34 @@ void pgtable_repl_all_domains(domainmask_t *domains)
 	domainmask_fill(domains, pgtable_repl_max_domains());
 }
 
-/* Take down trees; if none is left, nobody pays for copies any more. */
+/* If no tree is left, nobody pays for copies any more. */
+static void repl_del_end(struct mm_struct *mm)
+{
+	/* A tree has a root, and no table is copied without it. */
+	if (!virt_to_ptdesc(mm->pgd)->pt_repl)
+		pgtable_repl_memcg_forget(mm_repl_owner(mm));
+}
+
 static void repl_del_domains(struct mm_struct *mm, const domainmask_t *domains,
 			     struct list_head *pages)
 {
 	arch_pgtable_repl_del(mm, domains, pages);
-	/* A tree has a root, and no table is copied without it. */
+	repl_del_end(mm);
+}
+
+/**
+ * pgtable_repl_del_all() - take down all trees, of whatever domains
+ * @mm: the address space, under arch_pgtable_repl_lock()
+ * @pages: gets the pages
+ */
+void pgtable_repl_del_all(struct mm_struct *mm, struct list_head *pages)
+{
+	domainmask_t domains;
+
 	if (!virt_to_ptdesc(mm->pgd)->pt_repl)
-		pgtable_repl_memcg_forget(mm_repl_owner(mm));
+		return;
+	pgtable_repl_all_domains(&domains);
+	repl_del_domains(mm, &domains, pages);
 }
 
 /**
@@ -32,14 +52,12 @@ static void repl_del_domains(struct mm_struct *mm, const domainmask_t *domains,
 void pgtable_repl_settle(struct mm_struct *mm)
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
-	domainmask_t domains;
 	LIST_HEAD(pages);
 
 	if (likely(!READ_ONCE(repl->stale)))
 		return;
 	WRITE_ONCE(repl->stale, false);
-	pgtable_repl_all_domains(&domains);
-	repl_del_domains(mm, &domains, &pages);
+	pgtable_repl_del_all(mm, &pages);
 	pgtable_repl_free_pages_later(&pages);
 }
 
@@ -88,4 +106,54 @@ void pgtable_repl_del_trees(struct mm_struct *mm, const nodemask_t *nodes,
 
 	repl_domains_of_nodes(nodes, &domains);
 	repl_del_domains(mm, &domains, pages);
+}
+
+/**
+ * pgtable_repl_del_begin() - begin to take down the trees of some nodes
+ * @mm: the address space, under arch_pgtable_repl_lock(); its policy is another one
+ * @nodes: the nodes
+ *
+ * Nobody walks them afterwards.  The rest is pgtable_repl_del_some()'s, until that was
+ * all, with the lock let go of in between.
+ */
+void pgtable_repl_del_begin(struct mm_struct *mm, const nodemask_t *nodes)
+{
+	domainmask_t domains;
+
+	repl_domains_of_nodes(nodes, &domains);
+	arch_pgtable_repl_withdraw(mm, &domains);
+}
+
+/**
+ * pgtable_repl_del_some() - take down some more, as much as in one hold of the lock
+ * @mm: the address space, under arch_pgtable_repl_lock()
+ * @nodes: nodes of trees that were withdrawn
+ * @pages: gets the pages
+ *
+ * Return: whether that was all.
+ */
+bool pgtable_repl_del_some(struct mm_struct *mm, const nodemask_t *nodes,
+			   struct list_head *pages)
+{
+	struct pgtable_repl_owner *owner = mm_repl_owner(mm);
+	domainmask_t domains;
+	long left = 0;
+	int nid;
+
+	repl_domains_of_nodes(nodes, &domains);
+	if (!arch_pgtable_repl_del_some(mm, &domains, pages))
+		return false;
+	/*
+	 * Tables that mremap() has moved meanwhile may have copies where the one above has
+	 * none any more.  These are found by a look at all tables.
+	 */
+	for_each_node_mask(nid, *nodes)
+		left += atomic_long_read(&owner->node_pages[nid]);
+	if (left > (long)arch_pgtable_repl_roots(mm, &domains)) {
+		repl_del_domains(mm, &domains, pages);
+	} else {
+		arch_pgtable_repl_del_roots(mm, &domains, pages);
+		repl_del_end(mm);
+	}
+	return true;
 }

@@ -20,15 +20,6 @@
 #include <trace/events/pgtable_repl.h>
 #include "table.h"
 
-/*
- * What there is to do in one hold, about half a million instructions: 128 copies, or
- * what costs as much of looks at entries that are empty, or that point to tables.
- */
-#define REPL_COST_EMPTY		1
-#define REPL_COST_TABLE		32
-#define REPL_COST_COPY		512
-#define REPL_COST_HOLD		(128 * REPL_COST_COPY)
-
 struct repl_build {
 	struct mm_struct *mm;
 	const domainmask_t *domains;

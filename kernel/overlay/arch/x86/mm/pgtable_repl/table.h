@@ -393,6 +393,16 @@ static inline bool repl_wants_copy(struct ptdesc *table, enum pg_level level,
 }
 
 /*
+ * What there is to do in one hold of the mmap lock, about half a million instructions:
+ * 128 copies to be made or taken away, or what costs as much of looks at entries that are
+ * empty, or that point to tables.
+ */
+#define REPL_COST_EMPTY		1
+#define REPL_COST_TABLE		32
+#define REPL_COST_COPY		512
+#define REPL_COST_HOLD		(128 * REPL_COST_COPY)
+
+/*
  * Whether a domain lacks its copy of the table that an entry points to.  A hint
  * without the table's lock: PTE tables of files may go at any time.
  */
@@ -429,7 +439,7 @@ void repl_attach(struct ptdesc *table, struct pgtable_copy *copy,
 void repl_unlink(struct ptdesc *table, struct pgtable_copy **link);
 pgd_t *repl_new_root(struct mm_struct *mm, unsigned int domain);
 void repl_publish(struct mm_struct *mm, const domainmask_t *domains, bool reload);
-void repl_del_copies(struct ptdesc *table, unsigned int order,
+unsigned int repl_del_copies(struct ptdesc *table, unsigned int order,
 		     const domainmask_t *domains, struct list_head *pages);
 
 #endif /* _X86_MM_PGTABLE_REPL_TABLE_H */

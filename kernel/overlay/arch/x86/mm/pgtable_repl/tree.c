@@ -41,11 +41,14 @@ static void repl_fold(pteval_t *canon, pteval_t *slot)
  * @order: of its pages
  * @domains: the domains that lose theirs; their CPUs do not walk it any more
  * @pages: gets the pages; or NULL for the second half of a root
+ *
+ * Return: how many there were.
  */
-void repl_del_copies(struct ptdesc *table, unsigned int order,
-		     const domainmask_t *domains, struct list_head *pages)
+unsigned int repl_del_copies(struct ptdesc *table, unsigned int order,
+			     const domainmask_t *domains, struct list_head *pages)
 {
 	struct pgtable_copy **link = &table->pt_repl;
+	unsigned int nr = 0;
 
 	while (*link) {
 		struct pgtable_copy *copy = *link;
@@ -55,6 +58,7 @@ void repl_del_copies(struct ptdesc *table, unsigned int order,
 			continue;
 		}
 		repl_unlink(table, link);
+		nr++;
 		if (!pages)
 			continue;
 		if (!order)
@@ -63,6 +67,7 @@ void repl_del_copies(struct ptdesc *table, unsigned int order,
 		pgtable_copy_page(copy)->index = order;
 		list_add(&pgtable_copy_page(copy)->lru, pages);
 	}
+	return nr;
 }
 
 /* PTE tables come and go under the lock of the PMD table above them. */
@@ -86,6 +91,23 @@ static void repl_del_pte_table(struct mm_struct *mm, struct ptdesc *table,
 	spin_unlock(ptl);
 }
 
+static void repl_del_roots(struct mm_struct *mm, const domainmask_t *domains,
+			   struct list_head *pages)
+{
+	struct ptdesc *table = virt_to_ptdesc(mm->pgd);
+	unsigned int domain;
+
+	spin_lock(&mm->page_table_lock);
+	repl_del_copies(table, PGD_ALLOCATION_ORDER, domains, pages);
+	if (PGD_ALLOCATION_ORDER)	/* freed with the first half */
+		repl_del_copies(page_ptdesc(ptdesc_page(table) + 1), 0, domains,
+				NULL);
+	spin_unlock(&mm->page_table_lock);
+	/* Bit by bit: faults of other domains may be setting theirs. */
+	for_each_domain_in(domain, domains)
+		domainmask_clear(domain, &mm->pgtable_repl->linked);
+}
+
 static void repl_del_below(struct mm_struct *mm, struct ptdesc *table,
 			   enum pg_level level, const domainmask_t *domains,
 			   struct list_head *pages)
@@ -99,12 +121,13 @@ static void repl_del_below(struct mm_struct *mm, struct ptdesc *table,
 	 * Parents first: a table linked meanwhile is only copied for domains
 	 * that its parent has a copy for.
 	 */
-	spin_lock(ptl);
-	repl_del_copies(table, root ? PGD_ALLOCATION_ORDER : 0, domains, pages);
-	if (root && PGD_ALLOCATION_ORDER)	/* freed with the first half */
-		repl_del_copies(page_ptdesc(ptdesc_page(table) + 1), 0, domains,
-				NULL);
-	spin_unlock(ptl);
+	if (root) {
+		repl_del_roots(mm, domains, pages);
+	} else {
+		spin_lock(ptl);
+		repl_del_copies(table, 0, domains, pages);
+		spin_unlock(ptl);
+	}
 
 	for (i = 0; i < (root ? PGD_KERNEL_START : PTRS_PER_PTE); i++) {
 		pteval_t val = READ_ONCE(entry[i]);
@@ -163,15 +186,138 @@ void arch_pgtable_repl_withdraw(struct mm_struct *mm, const domainmask_t *domain
 void arch_pgtable_repl_del(struct mm_struct *mm, const domainmask_t *domains,
 			   struct list_head *pages)
 {
-	struct pgtable_repl *repl = mm->pgtable_repl;
-	unsigned int domain;
-
 	arch_pgtable_repl_withdraw(mm, domains);
 	repl_del_below(mm, virt_to_ptdesc(mm->pgd), repl_root_level(), domains,
 		       pages);
-	/* Bit by bit: faults of other domains may be setting theirs. */
-	for_each_domain_in(domain, domains)
-		domainmask_clear(domain, &repl->linked);
+}
+
+struct repl_del {
+	struct mm_struct *mm;
+	const domainmask_t *domains;
+	struct list_head *pages;
+	long left;			/* of REPL_COST_HOLD */
+};
+
+/* Whether the table that an entry points to has a copy that is to go. */
+static bool repl_del_is_due(struct repl_del *del, pteval_t *entry)
+{
+	struct pgtable_copy *copy;
+	bool due = false;
+	pteval_t val;
+
+	/* Before the look, as in repl_lacks_copy(). */
+	rcu_read_lock();
+	val = READ_ONCE(*entry);
+	if (repl_is_table(val))
+		for_each_copy(copy, repl_child(val))
+			due |= domainmask_test(copy->domain, del->domains);
+	rcu_read_unlock();
+	return due;
+}
+
+/* Have copies of @table point to the canonical child, and take the child's away. */
+static void repl_del_child(struct repl_del *del, struct ptdesc *table,
+			   pteval_t *entry, enum pg_level level)
+{
+	spinlock_t *ptl = repl_lockptr(del->mm, table, level), *child_ptl;
+	struct pgtable_copy *copy;
+	struct ptdesc *child;
+	pteval_t val;
+
+	spin_lock(ptl);
+	val = READ_ONCE(*entry);
+	if (repl_is_table(val)) {
+		child = repl_child(val);
+		child_ptl = repl_lock_child(del->mm, child, level - 1, ptl);
+		for_each_copy(copy, table)
+			if (domainmask_test(copy->domain, del->domains))
+				repl_write(repl_slot(copy, entry), val, level);
+		del->left -= REPL_COST_COPY *
+			     repl_del_copies(child, 0, del->domains, del->pages);
+		if (child_ptl)
+			spin_unlock(child_ptl);
+	}
+	spin_unlock(ptl);
+}
+
+/* Children first; false if there is more to be done below @table. */
+static bool repl_del_some_below(struct repl_del *del, struct ptdesc *table,
+				enum pg_level level)
+{
+	unsigned int i, nr = PTRS_PER_PTE;
+	pteval_t *entry = ptdesc_address(table);
+
+	if (level == repl_root_level())
+		nr = PGD_KERNEL_START;
+	for (i = 0; i < nr; i++) {
+		pteval_t val = READ_ONCE(entry[i]);
+
+		del->left -= REPL_COST_EMPTY;
+		/* One that has none has none below it, either. */
+		if (!repl_is_table(val) || !repl_del_is_due(del, entry + i))
+			continue;
+		if (del->left <= 0)
+			return false;
+		if (level > PG_LEVEL_2M &&
+		    !repl_del_some_below(del, repl_child(val), level - 1))
+			return false;
+		repl_del_child(del, table, entry + i, level);
+		cond_resched();
+	}
+	return true;
+}
+
+/**
+ * arch_pgtable_repl_del_some() - take down some more of trees that were withdrawn
+ * @mm: the address space, under arch_pgtable_repl_lock()
+ * @domains: domains whose trees nobody walks
+ * @pages: gets the pages, for pgtable_repl_free_pages()
+ *
+ * As much as in one hold of the lock, from the bottom up: trees are whole at any time,
+ * and may be published again, or be built upon.  A table that is linked meanwhile has
+ * copies only where its parent has, and is found again from there.
+ *
+ * Return: whether nothing but roots is left, as far as can be found from these.
+ */
+bool arch_pgtable_repl_del_some(struct mm_struct *mm, const domainmask_t *domains,
+				struct list_head *pages)
+{
+	struct repl_del del = {
+		.mm = mm,
+		.domains = domains,
+		.pages = pages,
+		.left = REPL_COST_HOLD,
+	};
+
+	return repl_del_some_below(&del, virt_to_ptdesc(mm->pgd), repl_root_level());
+}
+
+/**
+ * arch_pgtable_repl_del_roots() - take down the roots of trees that have nothing else
+ * @mm: the address space, under arch_pgtable_repl_lock()
+ * @domains: domains whose trees nobody walks
+ * @pages: gets the pages, for pgtable_repl_free_pages()
+ */
+void arch_pgtable_repl_del_roots(struct mm_struct *mm, const domainmask_t *domains,
+				 struct list_head *pages)
+{
+	repl_del_roots(mm, domains, pages);
+}
+
+/**
+ * arch_pgtable_repl_roots() - how many pages the roots of domains take
+ * @mm: the address space, under arch_pgtable_repl_lock()
+ * @domains: the domains
+ */
+unsigned long arch_pgtable_repl_roots(struct mm_struct *mm, const domainmask_t *domains)
+{
+	unsigned long nr = 0;
+	struct pgtable_copy *copy;
+
+	for_each_copy(copy, virt_to_ptdesc(mm->pgd))
+		if (domainmask_test(copy->domain, domains))
+			nr += 1 << PGD_ALLOCATION_ORDER;
+	return nr;
 }
 
 /**

@@ -14,6 +14,7 @@
 #define TRACING		"/sys/kernel/tracing"
 #define INSTANCE	TRACING "/instances/pgtable_repl_large"
 #define EVENT		INSTANCE "/events/pgtable_repl/pgtable_repl_build/enable"
+#define LOCKED		INSTANCE "/events/mmap_lock/mmap_lock_acquire_returned/enable"
 
 #define NR_TABLES	8192UL		/* PTE tables, below 16 PMD tables */
 #define HOLD_COPIES	128UL		/* REPL_COST_HOLD; and those of one table */
@@ -140,6 +141,19 @@ static void count_holds(char *text, unsigned long *holds, unsigned long *copies,
 	}
 }
 
+/* How often this thread has had the mmap lock for writing. */
+static unsigned long count_locks(char *text)
+{
+	unsigned long nr = 0;
+	char task[32], *line;
+
+	snprintf(task, sizeof(task), "-%d ", (int)getpid());
+	for (line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
+		nr += strstr(line, task) && strstr(line, "mmap_lock_acquire_returned") &&
+		      strstr(line, "write=true");
+	return nr;
+}
+
 TEST_F(large, is_copied_in_bounded_holds_with_progress)
 {
 	struct repl_status status;
@@ -185,6 +199,23 @@ TEST_F(large, is_copied_in_bounded_holds_with_progress)
 		EXPECT_LE(NR_TABLES * (repl_topo.nr - 1), copies);
 		EXPECT_LE(copies / (HOLD_COPIES + repl_topo.nr), holds);
 		EXPECT_GE(HOLD_COPIES + repl_topo.nr, most);
+
+		/* They are taken away in as many holds. */
+		__atomic_add_fetch(&watch.round, 1, __ATOMIC_RELEASE);
+		ASSERT_EQ(0, repl_write_file(INSTANCE "/trace", "\n"));
+		ASSERT_EQ(0, repl_write_file(LOCKED, "1"));
+		ASSERT_EQ(0, repl_set_off());
+		ASSERT_EQ(0, repl_write_file(LOCKED, "0"));
+		ASSERT_EQ(0, repl_read_file(INSTANCE "/trace", trace,
+					    sizeof(trace)));
+		holds = count_locks(trace);
+		TH_LOG("taken away in %lu holds", holds);
+		EXPECT_LE(NR_TABLES * (repl_topo.nr - 1) /
+			  (HOLD_COPIES + repl_topo.nr), holds);
+		ASSERT_EQ(0, repl_status(getpid(), &status));
+		EXPECT_EQ(0, status.total_pages);
+		EXPECT_EQ(0, repl_set_all());
+		EXPECT_EQ(0, repl_check(getpid()));
 	}
 
 	/* Off and on again, a few times, with faults going on. */
