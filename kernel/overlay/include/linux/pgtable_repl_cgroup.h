@@ -28,13 +28,4 @@ static inline void pgtable_repl_css_free(struct cgroup_subsys_state *css) { }
 static inline void pgtable_repl_css_attach(struct cgroup_taskset *tset) { }
 #endif
 
-#if defined(CONFIG_PGTABLE_REPL) && defined(CONFIG_CFS_BANDWIDTH)
-unsigned int pgtable_repl_cpu_quota(struct task_struct *task);
-#else
-static inline unsigned int pgtable_repl_cpu_quota(struct task_struct *task)
-{
-	return -1U;
-}
-#endif
-
 #endif /* _LINUX_PGTABLE_REPL_CGROUP_H */

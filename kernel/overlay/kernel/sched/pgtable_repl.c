@@ -4,31 +4,7 @@
  */
 #include <linux/mmu_context.h>
 #include <linux/pgtable_repl.h>
-#include <linux/pgtable_repl_cgroup.h>
 #include "sched.h"
-
-#ifdef CONFIG_CFS_BANDWIDTH
-/**
- * pgtable_repl_cpu_quota() - how many CPUs the group of a task may use at a time
- * @task: the task; the caller holds the RCU read lock
- *
- * Return: at least 1; UINT_MAX without a limit.
- */
-unsigned int pgtable_repl_cpu_quota(struct task_struct *task)
-{
-	struct task_group *tg;
-	u64 cpus = UINT_MAX;
-
-	for (tg = task_group(task); tg; tg = tg->parent) {
-		u64 quota = READ_ONCE(tg->cfs_bandwidth.quota);
-
-		if (quota != RUNTIME_INF)
-			cpus = min(cpus, div64_u64(quota,
-				   ktime_to_ns(tg->cfs_bandwidth.period)));
-	}
-	return max(cpus, 1ULL);
-}
-#endif
 
 #ifdef CONFIG_HOTPLUG_CPU
 /**

@@ -325,7 +325,7 @@ static char *map_clean(int fd)
 	return mem;
 }
 
-/* Linux takes it for dirty when it is mapped huge again: patch 0032. */
+/* Linux takes it for dirty when it is mapped huge again: patch 0031. */
 TEST_F(ops, collapse_keeps_what_was_written)
 {
 	int fd = memfd_create("thp", 0);
