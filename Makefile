@@ -92,6 +92,11 @@ bench-hydra: ## count TLB interrupts, table pages, faults and instructions: stoc
 	@scripts/setup.sh bench
 	@scripts/bench-hydra.sh $(NODES)
 
+.PHONY: bench-switching
+bench-switching: ## count what switching on and off takes, and how long the mmap lock is held; SIZES="1 8 64" (GiB)
+	@scripts/setup.sh bench
+	@scripts/bench-switching.sh $(SIZES)
+
 .PHONY: bench-lens
 bench-lens: ## how fast the timing model is; CHAMPSIM=path of its binary compares
 	@cargo build --release --locked --quiet -p nearwalk
