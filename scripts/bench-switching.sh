@@ -15,7 +15,9 @@ cd "$ROOT"
 sizes=("${@:-1}")
 [ $# != 0 ] || sizes=(1 8 64)
 for size in "${sizes[@]}"; do
-	[[ $size =~ ^[1-9][0-9]{0,2}$ ]] && [ "$size" -le 120 ] || die "size '$size'; allowed: 1 to 120 (GiB)"
+	if ! [[ $size =~ ^[1-9][0-9]{0,2}$ ]] || [ "$size" -gt 120 ]; then
+		die "size '$size'; allowed: 1 to 120 (GiB)"
+	fi
 done
 nearwalk=${CARGO_TARGET_DIR:-$ROOT/target}/debug/nearwalk
 cargo build --locked --quiet -p nearwalk
