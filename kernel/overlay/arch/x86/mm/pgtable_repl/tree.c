@@ -70,29 +70,48 @@ unsigned int repl_del_copies(struct ptdesc *table, unsigned int order,
 	return nr;
 }
 
-/* PTE tables come and go under the lock of the PMD table above them. */
-static void repl_del_pte_table(struct mm_struct *mm, struct ptdesc *table,
-			       pteval_t *entry, const domainmask_t *domains,
-			       struct list_head *pages)
+/*
+ * Take the copies of the table that an entry points to.  Copies of @table that are
+ * left point to the canonical one.  PTE tables come and go under the lock of the PMD
+ * table above them.
+ *
+ * Return: how many there were.
+ */
+static unsigned int repl_del_child(struct mm_struct *mm, struct ptdesc *table,
+				   pteval_t *entry, enum pg_level level,
+				   const domainmask_t *domains,
+				   struct list_head *pages)
 {
-	spinlock_t *ptl = repl_lockptr(mm, table, PG_LEVEL_2M), *child_ptl;
+	spinlock_t *ptl = repl_lockptr(mm, table, level), *child_ptl;
+	struct pgtable_copy *copy;
 	struct ptdesc *child;
+	unsigned int nr = 0;
 	pteval_t val;
 
 	spin_lock(ptl);
 	val = READ_ONCE(*entry);
 	if (repl_is_table(val)) {
 		child = repl_child(val);
-		child_ptl = repl_lock_child(mm, child, PG_LEVEL_4K, ptl);
-		repl_del_copies(child, 0, domains, pages);
+		child_ptl = repl_lock_child(mm, child, level - 1, ptl);
+		for_each_copy(copy, table)
+			if (domainmask_test(copy->domain, domains))
+				repl_write(repl_slot(copy, entry), val, level);
+		nr = repl_del_copies(child, 0, domains, pages);
 		if (child_ptl)
 			spin_unlock(child_ptl);
 	}
 	spin_unlock(ptl);
+	return nr;
 }
 
-static void repl_del_roots(struct mm_struct *mm, const domainmask_t *domains,
-			   struct list_head *pages)
+/**
+ * arch_pgtable_repl_del_roots() - take down the roots of trees
+ * @mm: the address space, under arch_pgtable_repl_lock()
+ * @domains: domains whose trees nobody walks
+ * @pages: gets the pages, for pgtable_repl_free_pages()
+ */
+void arch_pgtable_repl_del_roots(struct mm_struct *mm, const domainmask_t *domains,
+				 struct list_head *pages)
 {
 	struct ptdesc *table = virt_to_ptdesc(mm->pgd);
 	unsigned int domain;
@@ -122,7 +141,7 @@ static void repl_del_below(struct mm_struct *mm, struct ptdesc *table,
 	 * that its parent has a copy for.
 	 */
 	if (root) {
-		repl_del_roots(mm, domains, pages);
+		arch_pgtable_repl_del_roots(mm, domains, pages);
 	} else {
 		spin_lock(ptl);
 		repl_del_copies(table, 0, domains, pages);
@@ -135,7 +154,7 @@ static void repl_del_below(struct mm_struct *mm, struct ptdesc *table,
 		if (!repl_is_table(val))
 			continue;
 		if (level == PG_LEVEL_2M)
-			repl_del_pte_table(mm, table, entry + i, domains, pages);
+			repl_del_child(mm, table, entry + i, level, domains, pages);
 		else
 			repl_del_below(mm, repl_child(val), level - 1, domains,
 				       pages);
@@ -215,31 +234,6 @@ static bool repl_del_is_due(struct repl_del *del, pteval_t *entry)
 	return due;
 }
 
-/* Have copies of @table point to the canonical child, and take the child's away. */
-static void repl_del_child(struct repl_del *del, struct ptdesc *table,
-			   pteval_t *entry, enum pg_level level)
-{
-	spinlock_t *ptl = repl_lockptr(del->mm, table, level), *child_ptl;
-	struct pgtable_copy *copy;
-	struct ptdesc *child;
-	pteval_t val;
-
-	spin_lock(ptl);
-	val = READ_ONCE(*entry);
-	if (repl_is_table(val)) {
-		child = repl_child(val);
-		child_ptl = repl_lock_child(del->mm, child, level - 1, ptl);
-		for_each_copy(copy, table)
-			if (domainmask_test(copy->domain, del->domains))
-				repl_write(repl_slot(copy, entry), val, level);
-		del->left -= REPL_COST_COPY *
-			     repl_del_copies(child, 0, del->domains, del->pages);
-		if (child_ptl)
-			spin_unlock(child_ptl);
-	}
-	spin_unlock(ptl);
-}
-
 /* Children first; false if there is more to be done below @table. */
 static bool repl_del_some_below(struct repl_del *del, struct ptdesc *table,
 				enum pg_level level)
@@ -261,7 +255,9 @@ static bool repl_del_some_below(struct repl_del *del, struct ptdesc *table,
 		if (level > PG_LEVEL_2M &&
 		    !repl_del_some_below(del, repl_child(val), level - 1))
 			return false;
-		repl_del_child(del, table, entry + i, level);
+		del->left -= REPL_COST_COPY *
+			     repl_del_child(del->mm, table, entry + i, level,
+					    del->domains, del->pages);
 		cond_resched();
 	}
 	return true;
@@ -290,18 +286,6 @@ bool arch_pgtable_repl_del_some(struct mm_struct *mm, const domainmask_t *domain
 	};
 
 	return repl_del_some_below(&del, virt_to_ptdesc(mm->pgd), repl_root_level());
-}
-
-/**
- * arch_pgtable_repl_del_roots() - take down the roots of trees that have nothing else
- * @mm: the address space, under arch_pgtable_repl_lock()
- * @domains: domains whose trees nobody walks
- * @pages: gets the pages, for pgtable_repl_free_pages()
- */
-void arch_pgtable_repl_del_roots(struct mm_struct *mm, const domainmask_t *domains,
-				 struct list_head *pages)
-{
-	repl_del_roots(mm, domains, pages);
 }
 
 /**
