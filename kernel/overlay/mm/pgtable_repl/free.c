@@ -20,7 +20,7 @@ long pgtable_repl_freed(int nid)
 
 static void repl_free_order(struct page *page)
 {
-	unsigned int order = page->index;
+	unsigned int order = page_pgtable_copy(page)->order;
 	int nid = page_to_nid(page);
 
 	__free_pages(page, order);
@@ -29,8 +29,8 @@ static void repl_free_order(struct page *page)
 
 static void repl_free_order_rcu(struct rcu_head *head)
 {
-	repl_free_order(ptdesc_page(container_of(head, struct ptdesc,
-						 pt_rcu_head)));
+	repl_free_order(pgtable_copy_page(container_of(head, struct pgtable_copy,
+						       rcu_head)));
 }
 
 /**
@@ -47,7 +47,7 @@ void pgtable_repl_free_pages_later(struct list_head *pages)
 
 	list_for_each_entry_safe(page, next, pages, lru) {
 		list_del(&page->lru);
-		call_rcu(&page_ptdesc(page)->pt_rcu_head, repl_free_order_rcu);
+		call_rcu(&page_pgtable_copy(page)->rcu_head, repl_free_order_rcu);
 		cond_resched();
 	}
 }
@@ -94,7 +94,7 @@ void pgtable_repl_free(struct list_head *pages, struct repl_wait *wait)
 		return;
 	}
 	list_for_each_entry(page, pages, lru) {
-		freed->nr += 1UL << page->index;	/* its order */
+		freed->nr += 1UL << page_pgtable_copy(page)->order;
 		cond_resched();
 	}
 	list_splice_init(pages, &freed->pages);

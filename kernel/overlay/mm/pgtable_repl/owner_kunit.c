@@ -220,7 +220,7 @@ static void owner_builds_when_others_have_theirs(struct kunit *test)
 
 	KUNIT_ASSERT_NOT_NULL(test, fake);
 	KUNIT_ASSERT_NOT_NULL(test, page);
-	page->index = 0;	/* its order */
+	page_pgtable_copy(page)->order = 0;
 	list_add(&page->lru, &pages);
 	wait.freed = &freed;
 	pgtable_repl_free(&pages, &wait);
@@ -267,7 +267,7 @@ static void owner_pages_count_as_freed(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, page);
 	nid = page_to_nid(page);
 	before = pgtable_repl_freed(nid);
-	page->index = 0;	/* its order */
+	page_pgtable_copy(page)->order = 0;
 	list_add(&page->lru, &pages);
 	wait.freed = &freed;
 	pgtable_repl_free(&pages, &wait);

@@ -159,8 +159,8 @@ static void repl_batch_add(struct repl_batch *batch, struct list_head *pages)
 	struct page *page;
 
 	list_for_each_entry(page, pages, lru) {
-		batch->freed.nr += 1UL << page->index;
-		batch->all += 1UL << page->index;
+		batch->freed.nr += 1UL << page_pgtable_copy(page)->order;
+		batch->all += 1UL << page_pgtable_copy(page)->order;
 		cond_resched();
 	}
 	list_splice(pages, &batch->freed.pages);

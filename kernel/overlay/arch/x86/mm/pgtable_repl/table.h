@@ -39,59 +39,6 @@
  */
 #define REPL_WAS_ACCESSED	_PAGE_SOFTW1
 
-/**
- * struct pgtable_copy - descriptor of a page that is a copy of a table
- *
- * It overlays struct page, as struct ptdesc does that of a table which is walked and
- * locked by itself.  A copy has no lock, no list of others' and no reader but those
- * of its table.
- *
- * @__page_flags: those of the page
- * @rcu_head: for freeing it, when nobody asks for @mm any more
- * @__compound_head: of the page, whose lowest bit is zero
- * @mm: the address space
- * @delta: its address less that of the table it copies; where page->mapping is, so it
- *	is cleared before the page is freed
- * @domain: the translation domain that walks it
- * @lazy: it holds only what that domain uses
- * @next: the next copy of the same table, or NULL
- */
-struct pgtable_copy {
-	unsigned long __page_flags;
-	union {
-		struct rcu_head rcu_head;
-		struct {
-			unsigned long __compound_head;
-			struct mm_struct *mm;
-		};
-	};
-	unsigned long delta;
-	unsigned short domain;
-	bool lazy;
-	struct pgtable_copy *next;
-};
-
-#define COPY_MATCH(pg, member)						\
-	static_assert(offsetof(struct page, pg) ==			\
-		      offsetof(struct pgtable_copy, member))
-COPY_MATCH(flags, __page_flags);
-COPY_MATCH(rcu_head, rcu_head);
-COPY_MATCH(compound_head, __compound_head);
-COPY_MATCH(mapping, delta);
-COPY_MATCH(index, domain);
-COPY_MATCH(private, next);
-#undef COPY_MATCH
-
-static inline struct pgtable_copy *page_pgtable_copy(struct page *page)
-{
-	return (struct pgtable_copy *)page;
-}
-
-static inline struct page *pgtable_copy_page(const struct pgtable_copy *copy)
-{
-	return (struct page *)copy;
-}
-
 static inline void *pgtable_copy_address(const struct pgtable_copy *copy)
 {
 	return page_address(pgtable_copy_page(copy));

@@ -63,8 +63,7 @@ unsigned int repl_del_copies(struct ptdesc *table, unsigned int order,
 			continue;
 		if (!order)
 			repl_fold(ptdesc_address(table), pgtable_copy_address(copy));
-		/* Off the list, the domain's place holds the page's order. */
-		pgtable_copy_page(copy)->index = order;
+		copy->order = order;
 		list_add(&pgtable_copy_page(copy)->lru, pages);
 	}
 	return nr;
