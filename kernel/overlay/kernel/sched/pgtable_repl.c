@@ -18,12 +18,16 @@
  */
 void pgtable_repl_leave_lazy_mm(void)
 {
-	struct mm_struct *mm = current->active_mm;
+	struct mm_struct *mm;
 
-	if (mm == &init_mm)
-		return;
-	mmgrab_lazy_tlb(&init_mm);
+	/* Whoever runs in between may leave another one. */
 	local_irq_disable();
+	mm = current->active_mm;
+	if (mm == &init_mm) {
+		local_irq_enable();
+		return;
+	}
+	mmgrab_lazy_tlb(&init_mm);
 	current->active_mm = &init_mm;
 	switch_mm_irqs_off(mm, &init_mm, current);
 	local_irq_enable();
