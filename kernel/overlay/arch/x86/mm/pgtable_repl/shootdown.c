@@ -379,6 +379,9 @@ const struct cpumask *pgtable_repl_shootdown(struct mm_struct *mm,
 	bool others;	/* gathers of other tasks, that have had huge pages */
 	int cpu;
 
+	VM_WARN_ON_ONCE(tlb && tlb->mm != mm);
+	/* For this flush alone: who runs in the middle of it may flush on his own. */
+	current->pgtable_repl.flushing = NULL;
 	/* Also if it filters no more. */
 	if (pgtable_repl_lazy_active())
 		repl_flushed(mm, tlb, start, end);
