@@ -90,7 +90,7 @@ void pgtable_repl_add_rest(struct mm_struct *mm, struct repl_wait *wait)
 			break;
 		}
 		repl_add_more(mm);
-		arch_pgtable_repl_unlock(mm);
+		pgtable_repl_unlock_for_others(mm);
 	}
 	set_active_memcg(old_memcg);
 	mem_cgroup_put(memcg);

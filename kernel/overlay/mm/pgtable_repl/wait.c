@@ -148,6 +148,22 @@ int pgtable_repl_lock(struct mm_struct *mm, struct repl_wait *wait)
 	return err;
 }
 
+/**
+ * pgtable_repl_unlock_for_others() - unlock, and have others get the lock first
+ * @mm: the address space
+ *
+ * Who would lock it again right away does so before somebody that was woken by that
+ * runs, and for some milliseconds again and again.
+ */
+void pgtable_repl_unlock_for_others(struct mm_struct *mm)
+{
+	bool contended = mmap_lock_is_contended(mm);
+
+	arch_pgtable_repl_unlock(mm);
+	if (contended)
+		schedule_timeout_killable(1);
+}
+
 static int __init repl_insist_init(void)
 {
 	static const char *const names[] = {
