@@ -41,9 +41,13 @@ struct ctl_table;
  * @built: tables that building has been at so far; see build.c
  * @to_build: how many there were when it began; 0: nothing is being built, as
  *	whenever the policy is written, so a reader under its lock gets both of
- *	one change
+ *	one change.  Who did not get the lock again leaves it to the repair to go on
  * @build_at: where the next hold of the lock goes on
- * @building: whose trees it builds; domains that have none any more do not matter
+ * @building: whose trees it builds, as of @gen; domains that have none any more do not
+ *	matter
+ * @builds: how often building has begun at the first address
+ * @build_fallbacks: @fallbacks by then
+ * @build_resumed: somebody has gone on since, and has not looked at what lies before
  * @fallbacks: links to a canonical table made for want of local memory
  * @lazy: its policy asks for lazy trees, or it still has some; read without the lock,
  *	as a hint
@@ -98,6 +102,9 @@ struct pgtable_repl {
 	unsigned long to_build;
 	unsigned long build_at;
 	domainmask_t building;
+	unsigned int builds;
+	bool build_resumed;
+	long build_fallbacks;
 	atomic_long_t fallbacks;
 	domainmask_t filtered;
 	unsigned int gen;

@@ -19,6 +19,9 @@ static void repl_make_trees(struct mm_struct *mm, const nodemask_t *nodes,
 		return;
 	}
 	pgtable_repl_settle(mm);
+	/* What was being built is numbered as domains were. */
+	if (mm->pgtable_repl->gen != repl_domain_gen())
+		WRITE_ONCE(mm->pgtable_repl->to_build, 0);
 	WRITE_ONCE(mm->pgtable_repl->gen, repl_domain_gen());
 	/* Before @filtered; pairs with repl_sharers_begin(). */
 	smp_wmb();
@@ -69,20 +72,21 @@ static void repl_add_more(struct mm_struct *mm)
  * @wait: as of pgtable_repl_lock()
  *
  * In holds of the lock of a bounded length; others get it in between, and may build
- * along, or change the policy, which ends this.  What cannot be built, as the lock is
- * not to be had, is repaired.
+ * along, or change the policy, which ends this: who begins anew sees to that himself.
+ * What cannot be built, as the lock is not to be had, is repaired, from there on.
  */
 void pgtable_repl_add_rest(struct mm_struct *mm, struct repl_wait *wait)
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
 	struct mem_cgroup *memcg, *old_memcg;
+	unsigned int build = READ_ONCE(repl->builds);
 	struct pgtable_repl_policy policy;
 
 	if (!READ_ONCE(repl->to_build))
 		return;
 	memcg = get_mem_cgroup_from_mm(mm);
 	old_memcg = set_active_memcg(memcg);
-	while (READ_ONCE(repl->to_build)) {
+	while (READ_ONCE(repl->to_build) && READ_ONCE(repl->builds) == build) {
 		cond_resched();
 		if (pgtable_repl_lock(mm, wait)) {
 			pgtable_repl_owner_policy(&repl->owner, &policy);

@@ -36,6 +36,7 @@ void pgtable_repl_del_all(struct mm_struct *mm, struct list_head *pages)
 {
 	domainmask_t domains;
 
+	WRITE_ONCE(mm->pgtable_repl->to_build, 0);
 	if (!virt_to_ptdesc(mm->pgd)->pt_repl)
 		return;
 	pgtable_repl_all_domains(&domains);

@@ -89,12 +89,13 @@ static void repl_add_copy(struct repl_build *build, struct ptdesc *table,
 	struct page *page = NULL;
 
 	swap(page, build->stash[domain]);
+	/* Looking for memory in vain takes no less. */
+	build->left -= REPL_COST_COPY;
 	if (!page && domainmask_test(domain, &build->failed)) {
 		repl_lack_table(level, mm, domain, false);
 		return;
 	}
 	repl_copy_table(table, level, mm, domain, page, false);
-	build->left -= REPL_COST_COPY;
 	build->copies++;
 }
 
@@ -197,7 +198,7 @@ void arch_pgtable_repl_add_more(struct mm_struct *mm)
 	nodes_clear(nodes);
 	for_each_domain_in(domain, &repl->building)
 		node_set(pgtable_repl_domain_node(domain), nodes);
-	build = kzalloc(struct_size(build, stash, pgtable_repl_nr_domains()),
+	build = kzalloc(struct_size(build, stash, pgtable_repl_max_domains()),
 			GFP_KERNEL);
 	if (!build) {
 		/* No table is lost, only domains go without. */
@@ -223,21 +224,34 @@ void arch_pgtable_repl_add_more(struct mm_struct *mm)
 	}
 	if (whole)
 		WRITE_ONCE(repl->to_build, 0);
+	/* What was lacking before it was gone on with is not looked at again here. */
+	if (whole && repl->build_resumed &&
+	    repl->build_fallbacks != atomic_long_read(&repl->fallbacks))
+		for_each_node_mask(nid, nodes)
+			pgtable_repl_lacks(&repl->owner, nid);
 	kfree(build);
 }
 
-/* Begin to build, or begin anew with what is to be built as well. */
+/*
+ * Begin to build, or go on with what somebody has begun: who gets the lock only now and
+ * then would not come to an end from the beginning.
+ */
 static void repl_build(struct mm_struct *mm, const domainmask_t *domains)
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
 
-	if (repl->to_build)
-		domainmask_or(&repl->building, &repl->building, domains);
-	else
-		repl->building = *domains;
-	repl->build_at = 0;
-	WRITE_ONCE(repl->built, 0);
-	WRITE_ONCE(repl->to_build, mm_pgtables_bytes(mm) / PAGE_SIZE);
+	repl->build_resumed = repl->to_build && domainmask_subset(domains, &repl->building);
+	if (!repl->build_resumed) {
+		if (repl->to_build)
+			domainmask_or(&repl->building, &repl->building, domains);
+		else
+			repl->building = *domains;
+		repl->build_at = 0;
+		repl->build_fallbacks = atomic_long_read(&repl->fallbacks);
+		WRITE_ONCE(repl->builds, repl->builds + 1);
+		WRITE_ONCE(repl->built, 0);
+		WRITE_ONCE(repl->to_build, mm_pgtables_bytes(mm) / PAGE_SIZE);
+	}
 	if (repl->to_build)
 		arch_pgtable_repl_add_more(mm);
 }
