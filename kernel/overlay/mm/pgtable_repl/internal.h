@@ -239,7 +239,6 @@ bool arch_pgtable_repl_del_some(struct mm_struct *mm, const domainmask_t *domain
 				struct list_head *pages);
 void arch_pgtable_repl_del_roots(struct mm_struct *mm, const domainmask_t *domains,
 				 struct list_head *pages);
-unsigned long arch_pgtable_repl_roots(struct mm_struct *mm, const domainmask_t *domains);
 void arch_pgtable_repl_add(struct mm_struct *mm,		/* build.c */
 			   const domainmask_t *domains);
 void arch_pgtable_repl_add_more(struct mm_struct *mm);

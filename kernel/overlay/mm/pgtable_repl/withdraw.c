@@ -145,16 +145,17 @@ bool pgtable_repl_del_some(struct mm_struct *mm, const nodemask_t *nodes,
 	if (!arch_pgtable_repl_del_some(mm, &domains, pages))
 		return false;
 	/*
-	 * Tables that mremap() has moved meanwhile may have copies where the one above has
-	 * none any more.  These are found by a look at all tables.
+	 * A page fault under a VMA lock that has not seen the policy may have linked a
+	 * table where that has been looked for already.  Without roots none gets its
+	 * copies from there any more, and all others are counted before they are linked.
+	 * Tables that mremap() has moved meanwhile may have copies, too, where the one
+	 * above has none any more.  These are found by a look at all tables.
 	 */
+	arch_pgtable_repl_del_roots(mm, &domains, pages);
 	for_each_node_mask(nid, *nodes)
 		left += atomic_long_read(&owner->node_pages[nid]);
-	if (left > (long)arch_pgtable_repl_roots(mm, &domains)) {
-		repl_del_domains(mm, &domains, pages);
-	} else {
-		arch_pgtable_repl_del_roots(mm, &domains, pages);
-		repl_del_end(mm);
-	}
+	if (left > 0)
+		arch_pgtable_repl_del(mm, &domains, pages);
+	repl_del_end(mm);
 	return true;
 }

@@ -100,7 +100,9 @@ static void repl_link(struct ptdesc *table, void *entry, pteval_t val,
 				repl_write(slot, 0, level);
 			continue;
 		}
+		/* A whole tree that is being taken down gets no more of them. */
 		if (!repl_find(child, domain) &&
+		    (copy->lazy || repl_has_domain(copy->mm, domain)) &&
 		    repl_wants_copy(child, level - 1, domain)) {
 			bool made = repl_copy_table(child, level - 1,
 						    copy->mm, domain, NULL,

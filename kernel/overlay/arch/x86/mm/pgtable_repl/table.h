@@ -339,12 +339,20 @@ static inline bool repl_wants_copy(struct ptdesc *table, enum pg_level level,
 	return wants;
 }
 
+/* Whether an address space is to have a tree of a domain's. */
+static inline bool repl_has_domain(struct mm_struct *mm, unsigned int domain)
+{
+	return node_isset(pgtable_repl_domain_node(domain),
+			  mm_repl_owner(mm)->policy.nodes);
+}
+
 /*
  * What there is to do in one hold of the mmap lock, about half a million instructions:
  * 128 copies to be made or taken away, or what costs as much of looks at entries that are
  * empty, or that point to tables.
  */
 #define REPL_COST_EMPTY		1
+#define REPL_COST_LOOK		4
 #define REPL_COST_TABLE		32
 #define REPL_COST_COPY		512
 #define REPL_COST_HOLD		(128 * REPL_COST_COPY)

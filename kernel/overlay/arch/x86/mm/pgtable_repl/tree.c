@@ -126,6 +126,28 @@ void arch_pgtable_repl_del_roots(struct mm_struct *mm, const domainmask_t *domai
 		domainmask_clear(domain, &mm->pgtable_repl->linked);
 }
 
+/*
+ * Whether the table that an entry points to has a copy that is to go: a hint.  @cost is
+ * added to for each copy that was looked at.
+ */
+static bool repl_is_due(pteval_t *entry, const domainmask_t *domains, long *cost)
+{
+	struct pgtable_copy *copy;
+	bool due = false;
+	pteval_t val;
+
+	/* Before the look, as in repl_lacks_copy(). */
+	rcu_read_lock();
+	val = READ_ONCE(*entry);
+	if (repl_is_table(val))
+		for_each_copy(copy, repl_child(val)) {
+			due |= domainmask_test(copy->domain, domains);
+			*cost += REPL_COST_LOOK;
+		}
+	rcu_read_unlock();
+	return due;
+}
+
 static void repl_del_below(struct mm_struct *mm, struct ptdesc *table,
 			   enum pg_level level, const domainmask_t *domains,
 			   struct list_head *pages)
@@ -134,6 +156,7 @@ static void repl_del_below(struct mm_struct *mm, struct ptdesc *table,
 	spinlock_t *ptl = repl_lockptr(mm, table, level);
 	bool root = level == repl_root_level();
 	unsigned int i;
+	long cost = 0;
 
 	/*
 	 * Parents first: a table linked meanwhile is only copied for domains
@@ -152,11 +175,12 @@ static void repl_del_below(struct mm_struct *mm, struct ptdesc *table,
 
 		if (!repl_is_table(val))
 			continue;
-		if (level == PG_LEVEL_2M)
-			repl_del_child(mm, table, entry + i, level, domains, pages);
-		else
+		if (level > PG_LEVEL_2M)
 			repl_del_below(mm, repl_child(val), level - 1, domains,
 				       pages);
+		/* Whoever has linked one with copies did so under the lock taken above. */
+		else if (repl_is_due(entry + i, domains, &cost))
+			repl_del_child(mm, table, entry + i, level, domains, pages);
 		cond_resched();
 	}
 }
@@ -214,24 +238,8 @@ struct repl_del {
 	const domainmask_t *domains;
 	struct list_head *pages;
 	long left;			/* of REPL_COST_HOLD */
+	unsigned long copies;		/* taken away in this hold */
 };
-
-/* Whether the table that an entry points to has a copy that is to go. */
-static bool repl_del_is_due(struct repl_del *del, pteval_t *entry)
-{
-	struct pgtable_copy *copy;
-	bool due = false;
-	pteval_t val;
-
-	/* Before the look, as in repl_lacks_copy(). */
-	rcu_read_lock();
-	val = READ_ONCE(*entry);
-	if (repl_is_table(val))
-		for_each_copy(copy, repl_child(val))
-			due |= domainmask_test(copy->domain, del->domains);
-	rcu_read_unlock();
-	return due;
-}
 
 /* Children first; false if there is more to be done below @table. */
 static bool repl_del_some_below(struct repl_del *del, struct ptdesc *table,
@@ -244,19 +252,25 @@ static bool repl_del_some_below(struct repl_del *del, struct ptdesc *table,
 		nr = PGD_KERNEL_START;
 	for (i = 0; i < nr; i++) {
 		pteval_t val = READ_ONCE(entry[i]);
+		long cost = REPL_COST_EMPTY;
+		unsigned int gone;
+		bool due;
 
-		del->left -= REPL_COST_EMPTY;
 		/* One that has none has none below it, either. */
-		if (!repl_is_table(val) || !repl_del_is_due(del, entry + i))
+		due = repl_is_due(entry + i, del->domains, &cost);
+		del->left -= cost;
+		if (!due)
 			continue;
-		if (del->left <= 0)
+		/* Each hold begins with the looks on its way, and gets further. */
+		if (del->left <= 0 && del->copies)
 			return false;
 		if (level > PG_LEVEL_2M &&
 		    !repl_del_some_below(del, repl_child(val), level - 1))
 			return false;
-		del->left -= REPL_COST_COPY *
-			     repl_del_child(del->mm, table, entry + i, level,
-					    del->domains, del->pages);
+		gone = repl_del_child(del->mm, table, entry + i, level, del->domains,
+				      del->pages);
+		del->left -= REPL_COST_COPY * gone;
+		del->copies += gone;
 		cond_resched();
 	}
 	return true;
@@ -285,22 +299,6 @@ bool arch_pgtable_repl_del_some(struct mm_struct *mm, const domainmask_t *domain
 	};
 
 	return repl_del_some_below(&del, virt_to_ptdesc(mm->pgd), repl_root_level());
-}
-
-/**
- * arch_pgtable_repl_roots() - how many pages the roots of domains take
- * @mm: the address space, under arch_pgtable_repl_lock()
- * @domains: the domains
- */
-unsigned long arch_pgtable_repl_roots(struct mm_struct *mm, const domainmask_t *domains)
-{
-	unsigned long nr = 0;
-	struct pgtable_copy *copy;
-
-	for_each_copy(copy, virt_to_ptdesc(mm->pgd))
-		if (domainmask_test(copy->domain, domains))
-			nr += 1 << PGD_ALLOCATION_ORDER;
-	return nr;
 }
 
 /**
