@@ -253,15 +253,17 @@ static int repl_may_set(struct mm_struct *mm,
 }
 
 /*
- * Nodes that lack copies, of which nobody else is to know any more.  Bit by bit: a
- * page fault under a VMA lock may note one meanwhile, and that is not to be lost.
+ * Of some nodes those that lack copies, of which nobody else is to know any more.  Bit by
+ * bit: a page fault under a VMA lock may note one meanwhile, and that is not to be lost.
+ * Nor is that trees of others are still to be taken down.
  */
-static nodemask_t repl_take_lacking(struct pgtable_repl_owner *owner)
+static nodemask_t repl_take_lacking(struct pgtable_repl_owner *owner,
+				    const nodemask_t *nodes)
 {
 	nodemask_t lacking = NODE_MASK_NONE;
 	int nid;
 
-	for_each_node_mask(nid, owner->lacking) {
+	for_each_node_mask(nid, *nodes) {
 		node_clear(nid, owner->rebuild);
 		if (test_and_clear_bit(nid, owner->lacking.bits))
 			node_set(nid, lacking);
@@ -290,7 +292,7 @@ static void repl_set_locked(struct mm_struct *mm,
 	nodemask_t add, del, lacking, redo = NODE_MASK_NONE;
 
 	/* Who asks now, gets it now. */
-	lacking = repl_take_lacking(owner);
+	lacking = repl_take_lacking(owner, &policy->nodes);
 	nodes_clear(owner->dropped);
 	if (anew) {
 		add = policy->nodes;
@@ -308,8 +310,11 @@ static void repl_set_locked(struct mm_struct *mm,
 	WRITE_ONCE(repl->to_build, 0);
 	pgtable_repl_set_policy(repl, policy);
 
-	/* With all that is left of what is being taken down: it may be of the other kind. */
-	if (anew || (on && !was_on))
+	/*
+	 * What is left of what is being taken down is of whole trees: these are built
+	 * upon, but for lazy ones.
+	 */
+	if (anew || (lazy && !was_on))
 		pgtable_repl_del_all(mm, pages);
 	else if (!nodes_empty(redo))
 		pgtable_repl_del_trees(mm, &redo, pages);
@@ -398,8 +403,8 @@ static int repl_set(struct mm_struct *mm,
 			pgtable_repl_key_put(false);
 		return err;
 	}
-	pgtable_repl_del_rest(mm, &gone, &pages, wait);
 	pgtable_repl_free(&pages, wait);
+	pgtable_repl_del_rest(mm, &gone, wait);
 	pgtable_repl_add_rest(mm, wait);
 	if (lazy)
 		pgtable_repl_watch_idle();

@@ -161,7 +161,7 @@ void pgtable_repl_withdraw(struct mm_struct *mm);
 void pgtable_repl_add_trees(struct mm_struct *mm, const nodemask_t *nodes);
 void pgtable_repl_add_rest(struct mm_struct *mm, struct repl_wait *wait);
 void pgtable_repl_del_rest(struct mm_struct *mm, const nodemask_t *nodes,
-			   struct list_head *pages, struct repl_wait *wait);
+			   struct repl_wait *wait);
 void pgtable_repl_new_trees(struct mm_struct *mm, const nodemask_t *nodes);
 
 /* mm_owner.c */

@@ -56,16 +56,20 @@ static void repl_mm_build(struct mm_struct *mm, const nodemask_t *nodes,
 	old_memcg = set_active_memcg(memcg);
 	pgtable_repl_building(owner, nodes);
 	nodes_and(build, *nodes, owner->policy.nodes);
+	nodes_clear(have);
+	for_each_node_mask(nid, *nodes)
+		if (atomic_long_read(&owner->node_pages[nid]))
+			node_set(nid, have);
 	/* Who took these down did not get the lock again. */
-	nodes_andnot(gone, *nodes, owner->policy.nodes);
-	if (!nodes_empty(gone))
-		pgtable_repl_del_trees(mm, &gone, &pages);
+	nodes_andnot(gone, have, owner->policy.nodes);
+	if (!nodes_empty(gone)) {
+		pgtable_repl_del_begin(mm, &gone);
+		if (pgtable_repl_del_some(mm, &gone, &pages))
+			nodes_clear(gone);
+	}
 	if (!nodes_empty(build)) {
 		/* What a lazy tree lacks is made by the faults of a new one. */
-		nodes_clear(have);
-		for_each_node_mask(nid, build)
-			if (atomic_long_read(&owner->node_pages[nid]))
-				node_set(nid, have);
+		nodes_and(have, have, build);
 		if (pgtable_repl_is_lazy(&owner->policy) && !nodes_empty(have))
 			pgtable_repl_del_trees(mm, &have, &pages);
 		pgtable_repl_add_trees(mm, &build);
@@ -74,6 +78,7 @@ static void repl_mm_build(struct mm_struct *mm, const nodemask_t *nodes,
 	set_active_memcg(old_memcg);
 	mem_cgroup_put(memcg);
 	pgtable_repl_free(&pages, wait);
+	pgtable_repl_del_rest(mm, &gone, wait);
 	pgtable_repl_add_rest(mm, wait);
 }
 
@@ -114,12 +119,20 @@ int pgtable_repl_mm_drop(struct pgtable_repl_owner *owner,
 			 struct repl_wait *wait)
 {
 	struct mm_struct *mm = owner->mm;
-	nodemask_t drop;
-	int err;
+	nodemask_t drop, gone;
+	int nid, err;
 
 	err = pgtable_repl_lock(mm, wait);
 	if (err)
 		return err;
+	/* Somebody is taking these down, in holds of the lock; now they all go. */
+	nodes_clear(gone);
+	for (nid = 0; nid < nr_node_ids; nid++)
+		if (node_isset(nid, *nodes) && !node_isset(nid, owner->policy.nodes) &&
+		    atomic_long_read(&owner->node_pages[nid]))
+			node_set(nid, gone);
+	if (!nodes_empty(gone))
+		pgtable_repl_del_trees(mm, &gone, pages);
 	nodes_and(drop, *nodes, owner->policy.nodes);
 	/* Nothing is there, until it is built again. */
 	nodes_andnot(drop, drop, owner->dropped);

@@ -98,6 +98,9 @@ static bool repl_repairable(struct pgtable_repl_owner *owner, nodemask_t *now)
 		return false;
 	if (pgtable_repl_busy(owner))
 		return true;
+	/* Nothing is lacking where none is to be; what is left there goes in any case. */
+	nodes_andnot(*now, want, owner->policy.nodes);
+	nodes_and(want, want, owner->policy.nodes);
 	room = pgtable_repl_owner_room(owner, REPL_MEMCG_SHARE / 2, again,
 				       REPL_GROUP_SHARE);
 	if (!room && nodes_empty(owner->rebuild))
@@ -221,7 +224,7 @@ static bool repl_repair_look(struct pgtable_repl_owner *owner, void *arg)
 static void repl_repair(struct work_struct *work)
 {
 	struct repl_freed freed = REPL_FREED_INIT(freed);
-	struct repl_wait wait = REPL_WAIT_NONE;
+	struct repl_wait wait = { .left = HZ };
 	struct repl_repair_pass pass = { };
 	unsigned long begun = jiffies, delay = REPL_REPAIR_MIN;
 	struct pgtable_repl_owner *owner;
