@@ -138,17 +138,23 @@ static void repl_check_user_root(struct repl_check *c)
 	}
 }
 
-/* Copies of a table that have none of its parent above them. */
+/*
+ * Copies of a table that have none of its parent above them.  mremap() may leave some
+ * where one has no memory for its own, or is still to be built, or has lost it.
+ */
 static void repl_check_parent(struct repl_check *c, struct ptdesc *table,
 			      struct ptdesc *parent, enum pg_level level,
 			      unsigned long addr)
 {
 	struct pgtable_copy *copy;
 
-	if (atomic_long_read(&c->mm->pgtable_repl->fallbacks))
+	if (atomic_long_read(&c->mm->pgtable_repl->fallbacks) ||
+	    c->mm->pgtable_repl->to_build)
 		return;
 	for_each_copy(copy, table)
-		if (!copy->lazy && !repl_find(parent, copy->domain))
+		if (!copy->lazy && !repl_find(parent, copy->domain) &&
+		    node_isset(pgtable_repl_domain_node(copy->domain),
+			       mm_repl_owner(c->mm)->policy.nodes))
 			repl_diff(c, "copy without a parent", addr, level,
 				  copy->domain, 0, 0);
 }
@@ -229,12 +235,16 @@ void arch_pgtable_repl_check(struct mm_struct *mm,
 	for (domain = 0; domain < pgtable_repl_nr_domains(); domain++) {
 		struct pgtable_copy *copy = repl_find(root, domain);
 
+		int nid = pgtable_repl_domain_node(domain);
+
 		/*
 		 * A tree that was withdrawn without the lock waits for it, to be
 		 * taken down or published again; its node lacks copies until then.
+		 * One that the policy does not name any more is being taken down.
 		 */
 		if (!READ_ONCE(repl->roots[domain]) &&
-		    node_isset(pgtable_repl_domain_node(domain), repl->owner.lacking))
+		    (node_isset(nid, repl->owner.lacking) ||
+		     !node_isset(nid, repl->owner.policy.nodes)))
 			continue;
 		if ((copy ? pgtable_copy_address(copy) : NULL) !=
 		    repl->roots[domain])
