@@ -29,7 +29,8 @@ struct ctl_table;
  * alone where the mmap lock cannot be had, which writes @stale and @filtered, too.
  *
  * @owner: what the memory layer knows of it
- * @unset: nobody has set its policy yet, but is about to, under the mmap lock
+ * @unset: nobody has set its policy yet, but is about to, under the mmap lock, maybe
+ *	in a later hold of it
  * @stale: domains have changed since the trees were withdrawn; what is left of
  *	them is taken down first by who next has the lock
  * @loose: a table was moved, to where lazy copies of it may be linked nowhere;

@@ -186,6 +186,190 @@ static void repl_test_has_one_root_a_domain(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
 }
 
+/* What was being built before domains changed is not gone on with. */
+static void repl_test_builds_for_domains_as_they_are(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct pgtable_repl *repl;
+	domainmask_t all, now;
+	nodemask_t nodes;
+	LIST_HEAD(pages);
+
+	pgtable_repl_nodes(&nodes);
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl = t->mm->pgtable_repl;
+	pgtable_repl_all_domains(&all);
+	repl_domains_of_nodes(&nodes, &now);
+	arch_pgtable_repl_lock(t->mm);
+	repl->building = all;
+	repl->to_build = 1;
+	repl->gen--;
+	pgtable_repl_add_trees(t->mm, &nodes);
+	KUNIT_EXPECT_TRUE(test, domainmask_subset(&repl->building, &now));
+	/* Nor when all trees go. */
+	repl->to_build = 1;
+	pgtable_repl_del_all(t->mm, &pages);
+	KUNIT_EXPECT_EQ(test, repl->to_build, 0);
+	arch_pgtable_repl_unlock(t->mm);
+	pgtable_repl_free(&pages, NULL);
+}
+
+/* Who does not get the lock for long goes on where somebody has ended. */
+static void repl_test_goes_on_building(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct pgtable_repl *repl;
+	struct ptdesc *table;
+	nodemask_t nodes;
+	int round;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	repl_test_copy(test);
+	repl = t->mm->pgtable_repl;
+	nodes = repl->owner.policy.nodes;
+	table = virt_to_ptdesc(t->ptep);
+	for (round = 0; round < 2; round++) {
+		bool lacked = round;
+
+		/* As if that had been lacking since before, or had gone meanwhile. */
+		arch_pgtable_repl_lock(t->mm);
+		repl_test_unlink(table);
+		repl_domains_of_nodes(&nodes, &repl->building);
+		repl->to_build = 1;
+		repl->build_at = TEST_ADDR + PMD_SIZE;
+		repl->build_fallbacks = atomic_long_read(&repl->fallbacks) - lacked;
+		pgtable_repl_building(&repl->owner, &nodes);
+		pgtable_repl_add_trees(t->mm, &nodes);
+		KUNIT_EXPECT_EQ(test, repl->to_build, 0);
+		KUNIT_EXPECT_NULL(test, table->pt_repl);
+		KUNIT_EXPECT_EQ(test, lacked, !nodes_empty(repl->owner.lacking));
+		arch_pgtable_repl_unlock(t->mm);
+
+		/* The next time all of it is looked at. */
+		pgtable_repl_mm_build(&repl->owner, &nodes, NULL);
+		KUNIT_EXPECT_NOT_NULL(test, table->pt_repl);
+		KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+	}
+}
+
+/* Trees are being taken down, of which nothing has gone yet; of the nodes returned. */
+static nodemask_t repl_test_taking_down(struct repl_test *t)
+{
+	const struct pgtable_repl_policy off = { .mode = PR_PGTABLE_REPL_OFF };
+	struct pgtable_repl *repl = t->mm->pgtable_repl;
+	nodemask_t nodes = repl->owner.policy.nodes;
+
+	arch_pgtable_repl_lock(t->mm);
+	pgtable_repl_set_policy(repl, &off);
+	pgtable_repl_del_begin(t->mm, &nodes);
+	arch_pgtable_repl_unlock(t->mm);
+	pgtable_repl_unhold(repl);
+	return nodes;
+}
+
+/* Page faults go on meanwhile. */
+static void repl_test_tree_that_goes_does_not_grow(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	nodemask_t nodes;
+	pud_t *pud;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	repl_test_copy(test);
+	pud = pud_offset(p4d_offset(pgd_offset(t->mm, TEST_ADDR), TEST_ADDR),
+			 TEST_ADDR);
+	nodes = repl_test_taking_down(t);
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+	repl_test_unlink(virt_to_ptdesc(t->ptep));
+	repl_test_unlink(virt_to_ptdesc(t->pmdp));
+	set_pud(pud, *pud);
+	KUNIT_EXPECT_NULL(test, virt_to_ptdesc(t->pmdp)->pt_repl);
+	KUNIT_EXPECT_NOT_NULL(test, virt_to_ptdesc(pud)->pt_repl);
+	KUNIT_EXPECT_TRUE(test, nodes_empty(mm_repl_owner(t->mm)->lacking));
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+	pgtable_repl_del_rest(t->mm, &nodes, NULL);
+	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
+}
+
+/* It is built upon, if it is to be there after all. */
+static void repl_test_tree_that_goes_comes_back(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct pgtable_copy *root;
+	nodemask_t nodes;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	repl_test_copy(test);
+	root = virt_to_ptdesc(t->mm->pgd)->pt_repl;
+	nodes = repl_test_taking_down(t);
+	repl_test_unlink(virt_to_ptdesc(t->ptep));
+	set_pmd(t->pmdp, *t->pmdp);
+	KUNIT_ASSERT_EQ(test, repl_test_set(t, &nodes), 0);
+	KUNIT_EXPECT_PTR_EQ(test, root, virt_to_ptdesc(t->mm->pgd)->pt_repl);
+	KUNIT_EXPECT_NOT_NULL(test, virt_to_ptdesc(t->ptep)->pt_repl);
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+}
+
+/* Who took them down did not get the lock again, and nothing is allowed by now. */
+static void repl_test_rest_is_taken_down(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	int mode = sysctl_pgtable_repl_mode, tries;
+	nodemask_t nodes;
+
+	repl_test_tables(test);
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	nodes = repl_test_taking_down(t);
+	WRITE_ONCE(sysctl_pgtable_repl_mode, PGTABLE_REPL_SYS_OFF);
+	pgtable_repl_rebuild(mm_repl_owner(t->mm), &nodes);
+	for (tries = 0; tries < 700 && repl_test_pages(t); tries++)
+		msleep(100);
+	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
+	KUNIT_EXPECT_TRUE(test, nodes_empty(mm_repl_owner(t->mm)->lacking));
+	WRITE_ONCE(sysctl_pgtable_repl_mode, mode);
+}
+
+/* Nor is it left where memory is short. */
+static void repl_test_rest_is_dropped(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+
+	repl_test_tables(test);
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_taking_down(t);
+	pgtable_repl_drop(mm_repl_owner(t->mm), NULL);
+	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
+	KUNIT_EXPECT_TRUE(test, nodes_empty(mm_repl_owner(t->mm)->dropped));
+}
+
+/* Who is on a list without locks finds whose a copy is after it was taken off. */
+static void repl_test_copy_that_goes_keeps_its_domain(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct pgtable_copy *copy;
+	unsigned int domain;
+	LIST_HEAD(pages);
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	repl_test_copy(test);
+	for_each_copy(copy, virt_to_ptdesc(t->ptep))
+		if (copy->domain)
+			break;
+	if (!copy)
+		copy = virt_to_ptdesc(t->ptep)->pt_repl;
+	domain = copy->domain;
+	arch_pgtable_repl_lock(t->mm);
+	pgtable_repl_del_all(t->mm, &pages);
+	KUNIT_EXPECT_EQ(test, copy->domain, domain);
+	arch_pgtable_repl_unlock(t->mm);
+	pgtable_repl_free(&pages, NULL);
+	KUNIT_EXPECT_EQ(test, repl_test_set(t, &NODE_MASK_NONE), 0);
+}
+
 static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_enable_and_disable),
 	KUNIT_CASE(repl_test_change_of_mask),
@@ -194,6 +378,13 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_moved_below_a_fallback),
 	KUNIT_CASE(repl_test_check_finds_damage),
 	KUNIT_CASE(repl_test_has_one_root_a_domain),
+	KUNIT_CASE(repl_test_builds_for_domains_as_they_are),
+	KUNIT_CASE(repl_test_goes_on_building),
+	KUNIT_CASE(repl_test_tree_that_goes_does_not_grow),
+	KUNIT_CASE(repl_test_tree_that_goes_comes_back),
+	KUNIT_CASE_SLOW(repl_test_rest_is_taken_down),
+	KUNIT_CASE(repl_test_rest_is_dropped),
+	KUNIT_CASE(repl_test_copy_that_goes_keeps_its_domain),
 	{ }
 };
 
