@@ -87,7 +87,7 @@ echo +memory >cgroup.subtree_control
 # start NAME RUN MIB: in group NAME, MIB of tables on node 0, runs on node RUN.
 start() {
 	sh -c 'echo $$ >/sys/fs/cgroup/$1/cgroup.procs
-		exec taskset -c 0,1 python3 -c "$4" 0 "$2" "$3" 600' \
+		exec taskset -c 0,1 python3 -c "$4" 0 "$2" "$3" 3600' \
 		sh "$1" "$2" "$3" "$walker" >/run/out &
 	started=$!
 	until [ -s /run/out ]; do sleep 0.1; done
@@ -215,7 +215,7 @@ begin() {
 	nearwalk trial $pid --period 600 --metric 'echo 1' >/run/trial 2>&1 &
 	trial=$!
 }
-until_set() { until grep -q "$1" /proc/$pid/pgtable_repl; do :; done; }
+until_set() { until grep -q "$1" /proc/$pid/pgtable_repl; do kill -0 $pid || exit 1; done; }
 
 step kill
 none='off  none'
