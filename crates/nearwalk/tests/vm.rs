@@ -203,7 +203,7 @@ fn what_a_trial_found_is_set_again_on_any_end() {
         "{BEGIN}{}",
         r#"
 mkdir big policy policy/below killed
-start big 2 48
+start big 2 16
 pid=$started
 # kill_in PHASE WANTED SEED ARG...: see killer.py.
 kill_in() {
