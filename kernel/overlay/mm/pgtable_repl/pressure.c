@@ -282,13 +282,19 @@ struct repl_pass {
 
 static long repl_pass_pages(struct repl_pass *pass, struct pgtable_repl_owner *owner)
 {
+	long pages = 0;
+	int nid;
+
+	/* Roots of trees that are gone may still be counted. */
 	if (pass->nid != NUMA_NO_NODE)
 		return node_isset(pass->nid, owner->dropped) ? 0 :
 		       atomic_long_read(&owner->node_pages[pass->nid]);
-	/* Roots of trees that are gone may still be counted. */
-	return pgtable_repl_memcg_pays(owner, pass->memcg, pass->maybe) &&
-	       !nodes_subset(owner->policy.nodes, owner->dropped) ?
-	       pgtable_repl_pages(owner) : 0;
+	if (!pgtable_repl_memcg_pays(owner, pass->memcg, pass->maybe))
+		return 0;
+	for (nid = 0; nid < nr_node_ids; nid++)
+		if (!node_isset(nid, owner->dropped))
+			pages += atomic_long_read(&owner->node_pages[nid]);
+	return pages;
 }
 
 static long repl_pass_charged(struct repl_pass *pass)
