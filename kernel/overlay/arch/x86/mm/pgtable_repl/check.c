@@ -146,8 +146,16 @@ static void repl_check_parent(struct repl_check *c, struct ptdesc *table,
 			      struct ptdesc *parent, enum pg_level level,
 			      unsigned long addr)
 {
-	struct pgtable_copy *copy;
+	struct ptdesc *top = virt_to_ptdesc(c->mm->pgd);
+	struct pgtable_copy *copy, *root;
 
+	/* Roots go last, and with all that is left below them. */
+	for_each_copy(copy, table) {
+		root = repl_find(top, copy->domain);
+		if (!root || root->lazy != copy->lazy)
+			repl_diff(c, "copy without a root", addr, level,
+				  copy->domain, 0, 0);
+	}
 	if (atomic_long_read(&c->mm->pgtable_repl->fallbacks) ||
 	    c->mm->pgtable_repl->to_build)
 		return;
