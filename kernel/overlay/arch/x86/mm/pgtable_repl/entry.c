@@ -84,6 +84,8 @@ static void repl_link(struct ptdesc *table, void *entry, pteval_t val,
 
 	if (lock)
 		spin_lock_nested(ptlock_ptr(child), 2);
+	else
+		smp_mb();	/* who builds sees the entry, or this the policy */
 	/* It comes from elsewhere, with copies that may be linked nowhere now. */
 	if (child->pt_repl && child->pt_repl->lazy)
 		WRITE_ONCE(child->pt_repl->mm->pgtable_repl->loose, true);

@@ -342,8 +342,9 @@ static inline bool repl_wants_copy(struct ptdesc *table, enum pg_level level,
 /* Whether an address space is to have a tree of a domain's. */
 static inline bool repl_has_domain(struct mm_struct *mm, unsigned int domain)
 {
-	return node_isset(pgtable_repl_domain_node(domain),
-			  mm_repl_owner(mm)->policy.nodes);
+	/* Who has not seen a change is found by what is counted: withdraw.c. */
+	return data_race(node_isset(pgtable_repl_domain_node(domain),
+				    mm_repl_owner(mm)->policy.nodes));
 }
 
 /*
