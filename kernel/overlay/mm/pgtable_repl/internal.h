@@ -44,10 +44,10 @@ struct ctl_table;
  *	whenever the policy is written, so a reader under its lock gets both of
  *	one change.  Who did not get the lock again leaves it to the repair to go on
  * @build_at: where the next hold of the lock goes on
- * @building: whose trees it builds, as of @gen; domains that have none any more do not
- *	matter
+ * @building: whose trees it builds, as of @gen: these have their copies up to @build_at
+ *	but for what was noted
  * @builds: how often building has begun at the first address
- * @build_fallbacks: @fallbacks by then
+ * @build_lacked: the owner's count of what was lacking by then
  * @build_resumed: somebody has gone on since, and has not looked at what lies before
  * @fallbacks: links to a canonical table made for want of local memory
  * @lazy: its policy asks for lazy trees, or it still has some; read without the lock,
@@ -105,7 +105,7 @@ struct pgtable_repl {
 	domainmask_t building;
 	unsigned int builds;
 	bool build_resumed;
-	long build_fallbacks;
+	int build_lacked;
 	atomic_long_t fallbacks;
 	domainmask_t filtered;
 	unsigned int gen;

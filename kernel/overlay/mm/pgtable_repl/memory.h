@@ -142,6 +142,7 @@ struct repl_place {
  *	read under RCU
  * @fork_tables: how many tables its parent had when that began
  * @lacking: nodes on which a copy could not be made; set without a lock
+ * @lacked: how often, ever
  * @rebuild: of these, those where it was not for want of memory; set after
  *	@lacking and cleared before, so that it does not get lost
  * @dropped: nodes whose tree was taken down to free memory
@@ -168,6 +169,7 @@ struct pgtable_repl_owner {
 	struct mem_cgroup *forker;
 	unsigned long fork_tables;
 	nodemask_t lacking;
+	atomic_t lacked;
 	nodemask_t rebuild;
 	bool squeeze;
 	bool many_payers;

@@ -43,6 +43,13 @@ void pgtable_repl_repair_later(void)
 			   repl_repair_in(REPL_DROPPED_MIN));
 }
 
+static void repl_lacks(struct pgtable_repl_owner *owner, int nid)
+{
+	node_set(nid, owner->lacking);
+	queue_delayed_work(system_unbound_wq, &repl_repair_work,
+			   repl_repair_in(READ_ONCE(repl_repair_delay)));
+}
+
 /**
  * pgtable_repl_lacks() - a copy could not be made; see to it later
  * @owner: whose
@@ -52,9 +59,8 @@ void pgtable_repl_repair_later(void)
  */
 void pgtable_repl_lacks(struct pgtable_repl_owner *owner, int nid)
 {
-	node_set(nid, owner->lacking);
-	queue_delayed_work(system_unbound_wq, &repl_repair_work,
-			   repl_repair_in(READ_ONCE(repl_repair_delay)));
+	atomic_inc(&owner->lacked);
+	repl_lacks(owner, nid);
 }
 
 /**
@@ -77,7 +83,7 @@ void pgtable_repl_rebuild(struct pgtable_repl_owner *owner,
 		/* Pairs with pgtable_repl_building(). */
 		smp_mb__after_atomic();
 		node_set(nid, owner->rebuild);
-		pgtable_repl_lacks(owner, nid);
+		repl_lacks(owner, nid);
 	}
 }
 

@@ -195,6 +195,11 @@ void arch_pgtable_repl_add_more(struct mm_struct *mm)
 	int nid;
 
 	mmap_assert_write_locked(mm);
+	if (domainmask_empty(&repl->building)) {
+		/* Their trees have gone meanwhile. */
+		WRITE_ONCE(repl->to_build, 0);
+		return;
+	}
 	nodes_clear(nodes);
 	for_each_domain_in(domain, &repl->building)
 		node_set(pgtable_repl_domain_node(domain), nodes);
@@ -226,7 +231,7 @@ void arch_pgtable_repl_add_more(struct mm_struct *mm)
 		WRITE_ONCE(repl->to_build, 0);
 	/* What was lacking before it was gone on with is not looked at again here. */
 	if (whole && repl->build_resumed &&
-	    repl->build_fallbacks != atomic_long_read(&repl->fallbacks))
+	    repl->build_lacked != atomic_read(&repl->owner.lacked))
 		for_each_node_mask(nid, nodes)
 			pgtable_repl_lacks(&repl->owner, nid);
 	kfree(build);
@@ -240,14 +245,23 @@ static void repl_build(struct mm_struct *mm, const domainmask_t *domains)
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
 
-	repl->build_resumed = repl->to_build && domainmask_subset(domains, &repl->building);
+	domainmask_t rooted;
+	unsigned int domain;
+
+	domainmask_zero(&rooted);
+	for_each_domain_in(domain, domains)
+		if (repl_find(virt_to_ptdesc(mm->pgd), domain))
+			__domainmask_set(domain, &rooted);
+	if (domainmask_empty(&rooted))
+		return;
+	repl->build_resumed = repl->to_build && domainmask_subset(&rooted, &repl->building);
 	if (!repl->build_resumed) {
 		if (repl->to_build)
-			domainmask_or(&repl->building, &repl->building, domains);
+			domainmask_or(&repl->building, &repl->building, &rooted);
 		else
-			repl->building = *domains;
+			repl->building = rooted;
 		repl->build_at = 0;
-		repl->build_fallbacks = atomic_long_read(&repl->fallbacks);
+		repl->build_lacked = atomic_read(&repl->owner.lacked);
 		WRITE_ONCE(repl->builds, repl->builds + 1);
 		WRITE_ONCE(repl->built, 0);
 		WRITE_ONCE(repl->to_build, mm_pgtables_bytes(mm) / PAGE_SIZE);

@@ -113,6 +113,7 @@ void arch_pgtable_repl_del_roots(struct mm_struct *mm, const domainmask_t *domai
 				 struct list_head *pages)
 {
 	struct ptdesc *table = virt_to_ptdesc(mm->pgd);
+	struct pgtable_repl *repl = mm->pgtable_repl;
 	unsigned int domain;
 
 	spin_lock(&mm->page_table_lock);
@@ -123,7 +124,9 @@ void arch_pgtable_repl_del_roots(struct mm_struct *mm, const domainmask_t *domai
 	spin_unlock(&mm->page_table_lock);
 	/* Bit by bit: faults of other domains may be setting theirs. */
 	for_each_domain_in(domain, domains)
-		domainmask_clear(domain, &mm->pgtable_repl->linked);
+		domainmask_clear(domain, &repl->linked);
+	/* A new root has nothing below it of what was built for this one. */
+	domainmask_andnot(&repl->building, &repl->building, domains);
 }
 
 /*
@@ -141,8 +144,10 @@ static bool repl_is_due(pteval_t *entry, const domainmask_t *domains, long *cost
 	val = READ_ONCE(*entry);
 	if (repl_is_table(val))
 		for_each_copy(copy, repl_child(val)) {
-			due |= domainmask_test(copy->domain, domains);
 			*cost += REPL_COST_LOOK;
+			due = domainmask_test(copy->domain, domains);
+			if (due)
+				break;
 		}
 	rcu_read_unlock();
 	return due;
@@ -257,7 +262,7 @@ static bool repl_del_some_below(struct repl_del *del, struct ptdesc *table,
 		bool due;
 
 		/* One that has none has none below it, either. */
-		due = repl_is_due(entry + i, del->domains, &cost);
+		due = repl_is_table(val) && repl_is_due(entry + i, del->domains, &cost);
 		del->left -= cost;
 		if (!due)
 			continue;
