@@ -230,7 +230,7 @@ static bool repl_repair_look(struct pgtable_repl_owner *owner, void *arg)
 static void repl_repair(struct work_struct *work)
 {
 	struct repl_freed freed = REPL_FREED_INIT(freed);
-	struct repl_wait wait = { .left = HZ };
+	struct repl_wait wait = REPL_WAIT_NONE;
 	struct repl_repair_pass pass = { };
 	unsigned long begun = jiffies, delay = REPL_REPAIR_MIN;
 	struct pgtable_repl_owner *owner;
