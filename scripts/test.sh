@@ -21,7 +21,7 @@ stages=(format names clippy shellcheck rust bpf library models checkpatch cocci 
 on_demand=(kernel-stock vm-plugin vm-movable vm-bochs)
 # Stages that are a VM in which mostly one program runs at a time. Two of them run
 # side by side if there are CPUs for it.
-side_by_side=(lab vm-debug vm-isolated vm-release vm-lazy vm-domains vm-memory soak mm stock kunit
+side_by_side=(vm-debug vm-isolated vm-release vm-lazy vm-domains vm-memory soak mm stock kunit
 	vm-isolated-lazy vm-fake vm-gates model vm-movable)
 logs=$BUILD/test
 nearwalk=${CARGO_TARGET_DIR:-$ROOT/target}/debug/nearwalk
@@ -151,7 +151,6 @@ stage_module() {
 	echo "counts: 2 0 0"
 }
 
-# Those of the command run one after the other, as another stage runs beside them.
 stage_lab() {
 	local status=0
 	NEARWALK_TEST_KERNEL=ours cargo test -p nearwalk-lab --features vm-tests --locked \
@@ -159,7 +158,7 @@ stage_lab() {
 	NEARWALK_TEST_KERNEL=ours cargo test -p nearwalk-advise --features vm-tests --locked \
 		--test vm || status=$?
 	cargo test -p nearwalk --features vm-tests --locked --test vm --test nested \
-		--test guests -- --test-threads=1 || status=$?
+		--test guests || status=$?
 	NEARWALK_TEST_KERNEL=ours cargo test -p nearwalk-top --features vm-tests --locked \
 		--test vm || status=$?
 	cargo_counts "$logs/lab.log"
