@@ -54,6 +54,8 @@ def until(what):
     while not what():
         if time.monotonic() - begun > LIMIT:
             sys.exit(f"{phase}: waited for {LIMIT} s; it is {setting()}, notes {notes()}")
+        # Whoever is looked for needs the emulator's CPUs.
+        time.sleep(0.002)
     return time.monotonic() - begun
 
 

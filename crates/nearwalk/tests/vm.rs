@@ -215,7 +215,12 @@ begin() {
 	nearwalk trial $pid --period 600 --metric 'echo 1' >/run/trial 2>&1 &
 	trial=$!
 }
-until_set() { until grep -q "$1" /proc/$pid/pgtable_repl; do kill -0 $pid || exit 1; done; }
+until_set() {
+	until grep -q "$1" /proc/$pid/pgtable_repl; do
+		kill -0 $pid || exit 1
+		sleep 0.05
+	done
+}
 
 step kill
 none='off  none'
