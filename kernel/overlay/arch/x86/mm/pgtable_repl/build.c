@@ -170,7 +170,9 @@ static void repl_add_below(struct repl_build *build, struct ptdesc *table,
 		if (build->left <= 0 || repl_stopped(build))
 			return;
 		child = repl_add_child(build, table, entry + i, level);
-		if (child && level > PG_LEVEL_2M)
+		if (level == PG_LEVEL_2M)
+			build->at = addr + (1UL << shift);
+		else if (child)
 			repl_add_below(build, child, level - 1, addr);
 		/* What is below it may not be complete. */
 		if (build->left <= 0 && level > PG_LEVEL_2M)
