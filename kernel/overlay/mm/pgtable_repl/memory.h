@@ -348,6 +348,8 @@ unsigned long pgtable_repl_fork_lacks(struct pgtable_repl_owner *owner);
 void pgtable_repl_lacks(struct pgtable_repl_owner *owner, int nid);
 void pgtable_repl_rebuild(struct pgtable_repl_owner *owner,
 			  const nodemask_t *nodes);
+bool pgtable_repl_worth_building(struct pgtable_repl_owner *owner,
+				 const nodemask_t *nodes);
 void pgtable_repl_building(struct pgtable_repl_owner *owner,
 			   const nodemask_t *nodes);
 void pgtable_repl_repair_later(void);

@@ -87,9 +87,13 @@ int pgtable_repl_mm_build(struct pgtable_repl_owner *owner,
 {
 	int err = pgtable_repl_lock(owner->mm, wait);
 
-	if (!err)
+	if (err)
+		return err;
+	if (pgtable_repl_worth_building(owner, nodes))
 		repl_mm_build(owner->mm, nodes, wait);
-	return err;
+	else
+		arch_pgtable_repl_unlock(owner->mm);
+	return 0;
 }
 
 /**

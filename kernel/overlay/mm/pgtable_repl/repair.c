@@ -151,6 +151,33 @@ void pgtable_repl_building(struct pgtable_repl_owner *owner,
 	nodes_andnot(owner->dropped, owner->dropped, *nodes);
 }
 
+/**
+ * pgtable_repl_worth_building() - whether to build what an owner lacks on some nodes
+ * @owner: the owner, under its own lock
+ * @nodes: the nodes
+ *
+ * Whoever held the lock before may have made it, to the last page that a group
+ * allows: all tables would be walked for one more refusal.
+ *
+ * Return: false if there is no room, and then the nodes are noted as lacking copies.
+ */
+bool pgtable_repl_worth_building(struct pgtable_repl_owner *owner,
+				 const nodemask_t *nodes)
+{
+	nodemask_t lacking;
+	int nid;
+
+	nodes_or(lacking, owner->lacking, owner->dropped);
+	if (!nodes_intersects(*nodes, lacking) ||
+	    nodes_intersects(*nodes, owner->rebuild) ||
+	    !nodes_subset(*nodes, owner->policy.nodes) ||
+	    pgtable_repl_owner_room(owner, 0, 0, REPL_GROUP_SHARE))
+		return true;
+	for_each_node_mask(nid, *nodes)
+		repl_lacks(owner, nid);
+	return false;
+}
+
 /* Have @owner make what it lacks on @nodes; false if it is busy. */
 static bool repl_repair_one(struct pgtable_repl_owner *owner,
 			    const nodemask_t *nodes, struct repl_wait *wait)

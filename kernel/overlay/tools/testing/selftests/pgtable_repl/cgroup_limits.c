@@ -139,6 +139,36 @@ TEST_F(cgroup, refused)
 	EXPECT_EQ(0, repl_check(pid));
 }
 
+/* Who comes second finds the limit used to the last page, and wants nothing more. */
+TEST_F(cgroup, refused_once_for_two)
+{
+	long full, before;
+	pid_t pid, other;
+	char text[32];
+	int round;
+
+	ASSERT_EQ(0, set_policy(GROUP, "off"));
+	pid = start_with_tables(self->hold, GROUP);
+	ASSERT_LT(0, pid);
+	ASSERT_EQ(0, set_policy(GROUP, "eager"));
+	full = get_long(GROUP, ".current") / PAGE;
+	ASSERT_LT(TABLES, full);
+	snprintf(text, sizeof(text), "%ld", (full - 1) * PAGE);
+	for (round = 0; round < 20; round++) {
+		ASSERT_EQ(0, put(GROUP, "memory.pgtable_repl.max", "0"));
+		before = refusals();
+		other = fork();
+		ASSERT_LE(0, other);
+		if (!other)
+			_exit(put(GROUP, "memory.pgtable_repl.max", text) != 0);
+		EXPECT_EQ(0, put(GROUP, "memory.pgtable_repl.max", text));
+		EXPECT_EQ(0, repl_wait(other));
+		EXPECT_EQ((full - 1) * (long)PAGE, get_long(GROUP, ".current"));
+		EXPECT_EQ(1, refusals() - before);
+	}
+	EXPECT_EQ(0, repl_check(pid));
+}
+
 /* The limit of a group holds for those below; who ends makes room for others. */
 TEST_F(cgroup, limit_is_shared)
 {
