@@ -31,7 +31,7 @@ cd /sys/fs/cgroup
 echo +memory >cgroup.subtree_control
 mkdir moved local small vm both both/a both/b
 start() {
-	sh -c 'echo $$ >/sys/fs/cgroup/$1/cgroup.procs; exec python3 -c "$5" $2 $3 $4 300' \
+	sh -c 'echo $$ >/sys/fs/cgroup/$1/cgroup.procs; exec /usr/bin/python3 -c "$5" $2 $3 $4 300' \
 		sh "$1" "$2" "$3" "$4" "$5" >/run/"$(basename "$1")" &
 }
 start moved 0 2 12 "$walker"

@@ -45,7 +45,7 @@ fn steps(script: &str) -> String {
 const BEGIN: &str = r#"
 step() { printf '\n== %s\n' "$1"; }
 mkfifo /run/in /run/out
-python3 -c "$1" 0 1 2 3 </run/in >/run/out &
+/usr/bin/python3 -c "$1" 0 1 2 3 </run/in >/run/out &
 pid=$!
 exec 3>/run/in 4</run/out
 let_run() { echo >&3; read -r answer <&4; [ "$answer" = ran ] || exit 9; }

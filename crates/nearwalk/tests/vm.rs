@@ -87,7 +87,7 @@ echo +memory >cgroup.subtree_control
 # start NAME RUN MIB: in group NAME, MIB of tables on node 0, runs on node RUN.
 start() {
 	sh -c 'echo $$ >/sys/fs/cgroup/$1/cgroup.procs
-		exec taskset -c 0,1 python3 -c "$4" 0 "$2" "$3" 3600' \
+		exec taskset -c 0,1 /usr/bin/python3 -c "$4" 0 "$2" "$3" 3600' \
 		sh "$1" "$2" "$3" "$walker" >/run/out &
 	started=$!
 	until [ -s /run/out ]; do sleep 0.1; done
@@ -117,7 +117,7 @@ for split in vma perm none; do
 	nearwalk contiguity --json --split $split $pid
 done
 kill -CONT $pid
-python3 -c '
+/usr/bin/python3 -c '
 import ctypes, mmap, os, threading, time
 file = os.open(b"/run/caf\xe9", os.O_RDWR | os.O_CREAT)
 os.ftruncate(file, 1 << 20)
@@ -205,11 +205,12 @@ fn what_a_trial_found_is_set_again_on_any_end() {
 mkdir big policy policy/below killed
 start big 2 16
 pid=$started
+kill -STOP $pid # nothing is measured, and its CPU is the emulator's
 # kill_in PHASE WANTED SEED ARG...: see killer.py.
 kill_in() {
 	local phase=$1 wanted=$2 seed=$3
 	shift 3
-	python3 -c "$killer" $pid "$phase" "$wanted" --period 600 --seed $seed "$@" || exit 1
+	/usr/bin/python3 -c "$killer" $pid "$phase" "$wanted" --period 600 --seed $seed "$@" || exit 1
 }
 begin() {
 	nearwalk trial $pid --period 600 --metric 'echo 1' >/run/trial 2>&1 &
@@ -281,6 +282,7 @@ nearwalk set $pid default
 step policy
 start policy/below 2 2
 pid=$started
+kill -STOP $pid
 nearwalk set --cgroup policy lazy:0-1
 kill_in 'source:	proc' 'lazy 0-1 cgroup' 1 $pid --metric 'echo 1'
 kill_in 'nodes:	0-3' 'lazy 0-1 cgroup' 1 --cgroup policy --metric 'echo 1'
@@ -372,7 +374,7 @@ step() { printf '\n== %s\n' "$1"; }
 status() { "$@"; echo "status $?"; }
 PATH=$2:$PATH
 mkfifo /run/say
-taskset -c 0 python3 -c "$4" 40 </run/say >/run/holder &
+taskset -c 0 /usr/bin/python3 -c "$4" 40 </run/say >/run/holder &
 pid=$!
 exec 3>/run/say
 until [ -s /run/holder ]; do sleep 0.1; done
@@ -440,7 +442,7 @@ status() { "$@"; echo "status $?"; }
 PATH=$2:$PATH
 echo 0 >/proc/sys/kernel/numa_balancing
 mkfifo /run/say
-taskset -c 0 python3 -c "$4" </run/say >/run/places &
+taskset -c 0 /usr/bin/python3 -c "$4" </run/say >/run/places &
 pid=$!
 exec 3>/run/say
 until grep -q filled /run/places; do sleep 0.1; done
@@ -497,7 +499,7 @@ echo "+memory +cpuset" >/sys/fs/cgroup/cgroup.subtree_control
 mkdir $hot
 nearwalk tier show --cgroup hot
 # Switches between processes of a CPU have translations loaded again.
-sh -c "echo \$\$ >$hot/cgroup.procs; exec taskset -c 0 python3 -c \"\$1\"" hot "$HOT" >/run/hot &
+sh -c "echo \$\$ >$hot/cgroup.procs; exec taskset -c 0 /usr/bin/python3 -c \"\$1\"" hot "$HOT" >/run/hot &
 pid=$!
 until grep -q filled /run/hot; do sleep 0.1; done
 step tier-run
