@@ -18,11 +18,11 @@ stages=(format names clippy shellcheck rust bpf library models checkpatch cocci 
 	vm-isolated vm-release vm-lazy soak mm stock vm-domains model vm-memory kunit
 	vm-isolated-lazy vm-fake vm-gates)
 # Run when they are named.
-on_demand=(kernel-stock vm-plugin vm-movable vm-bochs)
+on_demand=(kernel-stock vm-plugin vm-movable vm-bochs vm-isolated-all vm-debug-all)
 # Stages that are a VM in which mostly one program runs at a time. Two of them run
 # side by side if there are CPUs for it.
 side_by_side=(vm-debug vm-isolated vm-release vm-lazy vm-domains vm-memory soak mm stock kunit
-	vm-isolated-lazy vm-fake vm-gates model vm-movable)
+	vm-isolated-lazy vm-fake vm-gates model vm-movable vm-isolated-all vm-debug-all)
 logs=$BUILD/test
 nearwalk=${CARGO_TARGET_DIR:-$ROOT/target}/debug/nearwalk
 passed=0 failed=0 skipped=0
@@ -203,8 +203,9 @@ selftests_in_vm() {
 	[ "$name" != vm-domains ] || cpus=1
 	# Fewer rounds of what is repeated where another stage makes all of them.
 	case $name in
-	vm-debug) percent=15 ;;
-	vm-release | vm-isolated) percent=25 ;;
+	vm-debug) percent=10 ;;
+	vm-debug-all | vm-release | vm-isolated) percent=15 ;;
+	vm-isolated-all) percent=25 ;;
 	esac
 	[ "$name" != kunit ] || before=(sh -c 'cat /sys/kernel/debug/kunit/*/results && exec "$@"' kunit)
 	# The default CPU, and protection keys.
@@ -282,19 +283,26 @@ stage_vm-movable() {
 	selftests_in_vm vm-movable ours 600 --append kernelcore=30% -- -t pgtable_repl:memory
 }
 
-# Roots of two pages, tables of five levels, every process replicated. Who waits for
-# locks that are never free has nothing to do with that, and takes two minutes.
+# Roots of two pages, tables of five levels, every process replicated: what makes,
+# changes, walks and leaves trees. The rest has nothing to do with that; all of it
+# runs on demand.
+isolated() {
+	selftests_in_vm "$1" ours 1800 --pti on --la57 --append sysctl.vm.pgtable_repl_mode=3 \
+		--append sysctl.vm.pgtable_repl_fork_delay=0 -- "${@:2}"
+}
+
 stage_vm-isolated() {
 	local tests=() name
-	while read -r name; do
-		case $name in
-		pgtable_repl:stuck | pgtable_repl:stuck_domains | pgtable_repl:busy) ;;
-		*) tests+=(-t "$name") ;;
-		esac
-	done <"$BUILD/selftests/kselftest-list.txt"
-	selftests_in_vm vm-isolated ours 1800 --pti on --la57 --append sysctl.vm.pgtable_repl_mode=3 \
-		--append sysctl.vm.pgtable_repl_fork_delay=0 -- "${tests[@]}"
+	for name in map madvise thp fork migrate swap track userfault shared rare observe; do
+		tests+=(-t "pgtable_repl:ops_$name")
+	done
+	for name in inherit young ldt fresh stale lazy futex domains large memory race control; do
+		tests+=(-t "pgtable_repl:$name")
+	done
+	isolated vm-isolated "${tests[@]}" -t kvm:pgtable_repl_test -t kvm:pgtable_repl_life_test
 }
+
+stage_vm-isolated-all() { isolated vm-isolated-all; }
 
 # The same with lazy trees: the LDT is then mapped beside what they hold.
 stage_vm-isolated-lazy() {
@@ -328,10 +336,26 @@ stage_vm-gates() {
 
 # Every process replicated, from init on and from its first table, under every check.
 # Where a stage does not say so, children of others than the selftests wait for copies.
-stage_vm-debug() {
-	selftests_in_vm vm-debug debug 3600 --append sysctl.vm.pgtable_repl_mode=3 \
-		--append sysctl.vm.pgtable_repl_fork_delay=0
+# Who waits for locks that are never free, or that much is done beside others, has all
+# of that in vm-release; the rest of it here runs on demand.
+debugged() {
+	selftests_in_vm "$1" debug 3600 --append sysctl.vm.pgtable_repl_mode=3 \
+		--append sysctl.vm.pgtable_repl_fork_delay=0 -- "${@:2}"
 }
+
+stage_vm-debug() {
+	local tests=() name
+	while read -r name; do
+		case $name in
+		pgtable_repl:stuck | pgtable_repl:stuck_domains | pgtable_repl:busy) ;;
+		kvm:pgtable_repl_race_test | kvm:pgtable_repl_slot_test) ;;
+		*) tests+=(-t "$name") ;;
+		esac
+	done <"$BUILD/selftests/kselftest-list.txt"
+	debugged vm-debug "${tests[@]}"
+}
+
+stage_vm-debug-all() { debugged vm-debug-all; }
 
 # The suites ran while the debug kernel booted. This boot keeps the owner of each
 # page, too, for the test that reads them.
