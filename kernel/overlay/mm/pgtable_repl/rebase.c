@@ -43,6 +43,8 @@ static void repl_build_anew(struct pgtable_repl_owner *owner,
 	pgtable_repl_owner_policy(owner, &policy);
 	/* Those that were dropped for want of memory come back by themselves. */
 	nodes_andnot(nodes, policy.nodes, owner->dropped);
+	/* They had trees: what was refused before is no reason not to look for room. */
+	pgtable_repl_rebuild(owner, &nodes);
 	/* Who is killed leaves it to the worker, as do those that are busy. */
 	if (fatal_signal_pending(current) ||
 	    owner->ops->build(owner, &nodes, wait))

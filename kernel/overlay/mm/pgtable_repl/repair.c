@@ -268,10 +268,14 @@ static void repl_repair(struct work_struct *work)
 	wait.freed = &freed;
 	repl_walk_begin(&walk);
 	while ((owner = repl_walk_next(&walk, repl_repair_look, &pass))) {
-		if (!repl_repair_one(owner, &pass.now, &wait))
+		if (!repl_repair_one(owner, &pass.now, &wait)) {
 			left = pass.now;
-		else
+		} else {
 			nodes_and(left, pass.now, owner->lacking);
+			/* Somebody wanted the lock: it got as far as one hold does. */
+			if (nodes_intersects(left, owner->rebuild))
+				better = true;
+		}
 		if (nodes_empty(left))
 			better = true;
 		else
