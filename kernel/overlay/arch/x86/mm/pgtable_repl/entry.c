@@ -50,6 +50,9 @@ void repl_write(pteval_t *slot, pteval_t val, enum pg_level level)
 /*
  * A PMD table has just got a copy.  Whoever linked a PTE table in it before that,
  * which needs its lock alone, found no copy to make one below.
+ *
+ * Or it was moved with the copy that it has, between two holds of the lock of who
+ * builds: from where he has not come yet, perhaps to where he has been.
  */
 static void repl_link_filled(struct ptdesc *table, struct mm_struct *mm,
 			     unsigned int domain)
@@ -119,6 +122,11 @@ static void repl_link(struct ptdesc *table, void *entry, pteval_t val,
 			if (made && level - 1 == PG_LEVEL_2M &&
 			    !copy->lazy)
 				repl_link_filled(child, copy->mm, domain);
+		} else if (level - 1 == PG_LEVEL_2M && !copy->lazy &&
+			   READ_ONCE(copy->mm->pgtable_repl->to_build) &&
+			   repl_find(child, domain) &&
+			   repl_has_domain(copy->mm, domain)) {
+			repl_link_filled(child, copy->mm, domain);
 		}
 		/* A walker that follows the link finds the copy filled. */
 		smp_wmb();

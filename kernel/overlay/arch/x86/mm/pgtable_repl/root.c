@@ -204,12 +204,13 @@ static void repl_filter(struct pgtable_repl *repl, const domainmask_t *domains)
  *
  * Unless the system's mode is off: who switches it off, and cannot have the
  * lock, withdraws what is published by then.  Who makes up for lacking copies
- * comes back if it is switched on again.
+ * comes back if it is switched on again, also where these take all that is allowed.
  */
 void repl_publish(struct mm_struct *mm, const domainmask_t *domains, bool reload)
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
 	unsigned int domain;
+	nodemask_t node;
 	bool off;
 
 	mutex_lock(&repl->root_mutex);
@@ -217,12 +218,13 @@ void repl_publish(struct mm_struct *mm, const domainmask_t *domains, bool reload
 	for_each_domain_in(domain, domains) {
 		struct pgtable_copy *root = repl_find(virt_to_ptdesc(mm->pgd), domain);
 
-		if (off)
-			pgtable_repl_lacks(&repl->owner,
-					   pgtable_repl_domain_node(domain));
-		else
+		if (off) {
+			node = nodemask_of_node(pgtable_repl_domain_node(domain));
+			pgtable_repl_rebuild(&repl->owner, &node);
+		} else {
 			WRITE_ONCE(repl->roots[domain],
 				   root ? pgtable_copy_address(root) : NULL);
+		}
 	}
 	if (!off && reload)
 		pgtable_repl_reload_cr3(mm);

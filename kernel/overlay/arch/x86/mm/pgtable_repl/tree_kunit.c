@@ -257,6 +257,57 @@ static void repl_test_goes_on_building(struct kunit *test)
 	}
 }
 
+/* mremap() moves a table from where nothing is built yet to where all is. */
+static void repl_test_moved_while_it_is_built(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct pgtable_repl *repl;
+	pud_t *pud;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	repl_test_copy(test);
+	repl = t->mm->pgtable_repl;
+	pud = pud_offset(p4d_offset(pgd_offset(t->mm, TEST_ADDR), TEST_ADDR),
+			 TEST_ADDR);
+	arch_pgtable_repl_lock(t->mm);
+	repl_test_unlink(virt_to_ptdesc(t->ptep));
+	repl_domains_of_nodes(&repl->owner.policy.nodes, &repl->building);
+	repl->to_build = 1;
+	repl->build_at = TEST_ADDR + PUD_SIZE;
+	set_pud(pud, *pud);
+	arch_pgtable_repl_add_more(t->mm);
+	KUNIT_EXPECT_EQ(test, repl->to_build, 0);
+	arch_pgtable_repl_unlock(t->mm);
+	KUNIT_EXPECT_FALSE(test, nodes_empty(repl->owner.lacking));
+	pgtable_repl_refill(&repl->owner, NULL);
+	KUNIT_EXPECT_NOT_NULL(test, virt_to_ptdesc(t->ptep)->pt_repl);
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+}
+
+/* While nothing is allowed trees are made, and used when it is, with no room to spare. */
+static void repl_test_made_while_off(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	int mode = sysctl_pgtable_repl_mode;
+	struct pgtable_repl *repl;
+	nodemask_t nodes;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	repl = t->mm->pgtable_repl;
+	nodes = repl->owner.policy.nodes;
+	arch_pgtable_repl_lock(t->mm);
+	WRITE_ONCE(sysctl_pgtable_repl_mode, PGTABLE_REPL_SYS_OFF);
+	pgtable_repl_add_trees(t->mm, &nodes);
+	WRITE_ONCE(sysctl_pgtable_repl_mode, mode);
+	KUNIT_EXPECT_TRUE(test, nodes_equal(repl->owner.rebuild, nodes));
+	arch_pgtable_repl_unlock(t->mm);
+	pgtable_repl_refill(&repl->owner, NULL);
+	KUNIT_EXPECT_TRUE(test, nodes_empty(repl->owner.lacking));
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+}
+
 /* A tree that went meanwhile begins anew. */
 static void repl_test_builds_what_went_anew(struct kunit *test)
 {
@@ -437,6 +488,8 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_has_one_root_a_domain),
 	KUNIT_CASE(repl_test_builds_for_domains_as_they_are),
 	KUNIT_CASE(repl_test_goes_on_building),
+	KUNIT_CASE(repl_test_moved_while_it_is_built),
+	KUNIT_CASE(repl_test_made_while_off),
 	KUNIT_CASE(repl_test_builds_what_went_anew),
 	KUNIT_CASE(repl_test_tree_that_goes_does_not_grow),
 	KUNIT_CASE(repl_test_tree_that_goes_is_gone),
