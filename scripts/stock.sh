@@ -173,7 +173,7 @@ run() {
 	booted+=("$(cat "$root/version") $how")
 	"$stock/nearwalk" lab run --kernel "$image" "${options[@]}" \
 		--modules "$root/lib/modules/$release" --timeout 900 --log "$stock/$release-$how.console" -- \
-		python3 "${command[@]}" >"$log" 2>&1 || status=1
+		/usr/bin/python3 "${command[@]}" >"$log" 2>&1 || status=1
 	cat "$log"
 	skipped=$((skipped + $(grep -c '^ok .*# SKIP' "$log" || true)))
 	passed=$((passed + $(grep '^ok ' "$log" | grep -vc '# SKIP' || true)))
