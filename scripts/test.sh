@@ -336,13 +336,13 @@ stage_vm-gates() {
 
 # Every process replicated, from init on and from its first table, under every check.
 # Where a stage does not say so, children of others than the selftests wait for copies.
-# Copies of page tables, but for who waits for locks that are never free: the rest is in
-# vm-release, and here on demand.
 debugged() {
 	selftests_in_vm "$1" debug 3600 --append sysctl.vm.pgtable_repl_mode=3 \
 		--append sysctl.vm.pgtable_repl_fork_delay=0 -- "${@:2}"
 }
 
+# The selftests of copies of page tables, but those of who waits for locks that are
+# never free: these, and the rest, are in vm-release, and here on demand.
 stage_vm-debug() {
 	local tests=() name
 	while read -r name; do
