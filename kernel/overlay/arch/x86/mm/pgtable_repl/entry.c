@@ -355,6 +355,31 @@ pteval_t __repl_slow __pgtable_repl_sync(void *entry, unsigned long nr)
 }
 EXPORT_SYMBOL_GPL(__pgtable_repl_sync);
 
+/*
+ * Extend a run by one entry, or find that it is the last one there already, as
+ * when an entry is cleared and then set.
+ */
+static __always_inline bool repl_extend(pteval_t *entry)
+{
+	struct pgtable_repl_batch *batch;
+	int i;
+
+	if (!this_cpu_read(pgtable_repl_batch.lazy))
+		return false;
+	batch = this_cpu_ptr(&pgtable_repl_batch);
+	for (i = 0; i < ARRAY_SIZE(batch->run); i++) {
+		pteval_t *end = batch->run[i].end;
+
+		if (entry + 1 == end)
+			return true;
+		if (entry == end && offset_in_page(entry)) {
+			batch->run[i].end = entry + 1;
+			return true;
+		}
+	}
+	return false;
+}
+
 /* What __pgtable_repl_set_ptes() has no fast way for. */
 pteval_t __repl_slow repl_set_run(void *entry, pteval_t val, unsigned long nr)
 {
@@ -383,6 +408,11 @@ pteval_t __repl_slow __pgtable_repl_set_ptes(void *entry, pteval_t val,
 		   !this_cpu_read(pgtable_repl_batch.lazy))) {
 		WRITE_ONCE(*(pteval_t *)entry, val);
 		repl_store_one(entry, val);
+		return 0;
+	}
+	/* One after the other: what mremap() does. */
+	if (nr == 1 && repl_extend(entry)) {
+		WRITE_ONCE(*(pteval_t *)entry, val);
 		return 0;
 	}
 	asm volatile("call repl_set_run"
@@ -491,31 +521,6 @@ pteval_t __repl_slow __pgtable_repl_read_pmd(void *entry, pteval_t val)
 	return pgtable_repl_call(__pgtable_repl_read, entry, val);
 }
 EXPORT_SYMBOL_GPL(__pgtable_repl_read_pmd);
-
-/*
- * Extend a run by one entry, or find that it is the last one there already, as
- * when an entry is cleared and then set.
- */
-static __always_inline bool repl_extend(pteval_t *entry)
-{
-	struct pgtable_repl_batch *batch;
-	int i;
-
-	if (!this_cpu_read(pgtable_repl_batch.lazy))
-		return false;
-	batch = this_cpu_ptr(&pgtable_repl_batch);
-	for (i = 0; i < ARRAY_SIZE(batch->run); i++) {
-		pteval_t *end = batch->run[i].end;
-
-		if (entry + 1 == end)
-			return true;
-		if (entry == end && offset_in_page(entry)) {
-			batch->run[i].end = entry + 1;
-			return true;
-		}
-	}
-	return false;
-}
 
 pteval_t __repl_slow repl_exchange(void *entry, pteval_t val)
 {
