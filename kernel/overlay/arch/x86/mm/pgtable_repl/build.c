@@ -151,6 +151,11 @@ static void repl_add_below(struct repl_build *build, struct ptdesc *table,
 			   enum pg_level level, unsigned long base)
 {
 	unsigned int shift = PAGE_SHIFT + (level - 1) * (PAGE_SHIFT - 3);
+	/*
+	 * Tables of several levels may begin at one address: @at is behind that by more,
+	 * the further down they have been seen to.
+	 */
+	unsigned int seen = repl_root_level() - level + 1;
 	unsigned int i = 0, nr = PTRS_PER_PTE;
 	pteval_t *entry = ptdesc_address(table);
 	struct ptdesc *child;
@@ -161,19 +166,29 @@ static void repl_add_below(struct repl_build *build, struct ptdesc *table,
 		i = (build->at - base) >> shift;
 	for (; i < nr; i++) {
 		unsigned long addr = base + ((unsigned long)i << shift);
+		bool resumed;
 
 		build->left -= REPL_COST_EMPTY;
 		if (build->left > 0 && !repl_is_table(READ_ONCE(entry[i])))
 			continue;
-		/* One that the last hold left in the middle is gone on with there. */
+		/*
+		 * One that the last hold left in the middle is gone on with there: it has
+		 * what it gets.
+		 */
+		resumed = build->at >= addr + seen;
 		build->at = max(build->at, addr);
 		if (build->left <= 0 || repl_stopped(build))
 			return;
-		child = repl_add_child(build, table, entry + i, level);
-		if (level == PG_LEVEL_2M)
+		if (resumed)
+			child = repl_child(READ_ONCE(entry[i]));
+		else
+			child = repl_add_child(build, table, entry + i, level);
+		if (level == PG_LEVEL_2M) {
 			build->at = addr + (1UL << shift);
-		else if (child)
+		} else if (child) {
+			build->at = max(build->at, addr + seen);
 			repl_add_below(build, child, level - 1, addr);
+		}
 		/* What is below it may not be complete. */
 		if (build->left <= 0 && level > PG_LEVEL_2M)
 			return;

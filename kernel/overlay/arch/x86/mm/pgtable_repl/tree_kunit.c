@@ -4,6 +4,11 @@
  */
 #include "kunit.h"
 
+static pud_t *repl_test_pud(struct repl_test *t)
+{
+	return pud_offset(p4d_offset(pgd_offset(t->mm, TEST_ADDR), TEST_ADDR), TEST_ADDR);
+}
+
 static void repl_test_enable_and_disable(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
@@ -97,8 +102,7 @@ static void repl_test_filled_before_it_is_linked(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
 	repl_test_tables(test);
 	repl_test_copy(test);
-	pud = pud_offset(p4d_offset(pgd_offset(t->mm, TEST_ADDR), TEST_ADDR),
-			 TEST_ADDR);
+	pud = repl_test_pud(t);
 	pmd = virt_to_ptdesc(t->pmdp);
 	pte = virt_to_ptdesc(t->ptep);
 	/* As it was then: the tables are there, their copies are not. */
@@ -123,8 +127,7 @@ static void repl_test_moved_below_a_fallback(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
 	repl_test_tables(test);
 	repl_test_copy(test);
-	pud = pud_offset(p4d_offset(pgd_offset(t->mm, TEST_ADDR), TEST_ADDR),
-			 TEST_ADDR);
+	pud = repl_test_pud(t);
 	repl_test_unlink(virt_to_ptdesc(t->pmdp));
 	/* No memory for those of the parent. */
 	WRITE_ONCE(sysctl_pgtable_repl_process_max, 1);
@@ -218,6 +221,15 @@ static void repl_test_builds_for_domains_as_they_are(struct kunit *test)
 	pgtable_repl_free(&pages, NULL);
 }
 
+/* As if a hold of the lock had ended at an address.  Under the lock. */
+static void repl_test_build_from(struct pgtable_repl *repl, unsigned long addr)
+{
+	repl_domains_of_nodes(&repl->owner.policy.nodes, &repl->building);
+	repl->to_build = 1;
+	repl->build_at = addr;
+	repl->build_lacked = atomic_read(&repl->owner.lacked);
+}
+
 /* Who does not get the lock for long goes on where somebody has ended. */
 static void repl_test_goes_on_building(struct kunit *test)
 {
@@ -239,10 +251,8 @@ static void repl_test_goes_on_building(struct kunit *test)
 		/* As if that had no memory in the first round's pass, or before it. */
 		arch_pgtable_repl_lock(t->mm);
 		repl_test_unlink(table);
-		repl_domains_of_nodes(&nodes, &repl->building);
-		repl->to_build = 1;
-		repl->build_at = TEST_ADDR + PMD_SIZE;
-		repl->build_lacked = atomic_read(&repl->owner.lacked) - lacked;
+		repl_test_build_from(repl, TEST_ADDR + PMD_SIZE);
+		repl->build_lacked -= lacked;
 		pgtable_repl_building(&repl->owner, &nodes);
 		pgtable_repl_add_trees(t->mm, &nodes);
 		KUNIT_EXPECT_EQ(test, repl->to_build, 0);
@@ -257,6 +267,29 @@ static void repl_test_goes_on_building(struct kunit *test)
 	}
 }
 
+/* A table above others that found no memory is asked for once, not in each hold. */
+static void repl_test_asks_once_for_an_upper_table(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct pgtable_repl *repl;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	repl_test_copy(test);
+	repl = t->mm->pgtable_repl;
+	arch_pgtable_repl_lock(t->mm);
+	repl_test_unlink(virt_to_ptdesc(t->pmdp));
+	repl_test_build_from(repl, TEST_ADDR + PMD_SIZE);
+	arch_pgtable_repl_add_more(t->mm);
+	KUNIT_EXPECT_NULL(test, virt_to_ptdesc(t->pmdp)->pt_repl);
+	/* Whoever begins anew asks again. */
+	repl_test_build_from(repl, 0);
+	arch_pgtable_repl_add_more(t->mm);
+	KUNIT_EXPECT_NOT_NULL(test, virt_to_ptdesc(t->pmdp)->pt_repl);
+	arch_pgtable_repl_unlock(t->mm);
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+}
+
 /* mremap() moves a table from where nothing is built yet to where all is. */
 static void repl_test_moved_while_it_is_built(struct kunit *test)
 {
@@ -268,13 +301,10 @@ static void repl_test_moved_while_it_is_built(struct kunit *test)
 	repl_test_tables(test);
 	repl_test_copy(test);
 	repl = t->mm->pgtable_repl;
-	pud = pud_offset(p4d_offset(pgd_offset(t->mm, TEST_ADDR), TEST_ADDR),
-			 TEST_ADDR);
+	pud = repl_test_pud(t);
 	arch_pgtable_repl_lock(t->mm);
 	repl_test_unlink(virt_to_ptdesc(t->ptep));
-	repl_domains_of_nodes(&repl->owner.policy.nodes, &repl->building);
-	repl->to_build = 1;
-	repl->build_at = TEST_ADDR + PUD_SIZE;
+	repl_test_build_from(repl, TEST_ADDR + PUD_SIZE);
 	set_pud(pud, *pud);
 	arch_pgtable_repl_add_more(t->mm);
 	KUNIT_EXPECT_EQ(test, repl->to_build, 0);
@@ -326,10 +356,7 @@ static void repl_test_builds_what_went_anew(struct kunit *test)
 	domain = repl_test_domain(nid);
 	one = nodemask_of_node(nid);
 	arch_pgtable_repl_lock(t->mm);
-	repl_domains_of_nodes(&nodes, &repl->building);
-	repl->to_build = 1;
-	repl->build_at = TEST_ADDR + PMD_SIZE;
-	repl->build_lacked = atomic_read(&repl->owner.lacked);
+	repl_test_build_from(repl, TEST_ADDR + PMD_SIZE);
 	arch_pgtable_repl_unlock(t->mm);
 	KUNIT_EXPECT_EQ(test, repl->owner.ops->drop(&repl->owner, &one, &pages, NULL), 0);
 	pgtable_repl_free(&pages, NULL);
@@ -364,8 +391,7 @@ static void repl_test_tree_that_goes_does_not_grow(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
 	repl_test_tables(test);
 	repl_test_copy(test);
-	pud = pud_offset(p4d_offset(pgd_offset(t->mm, TEST_ADDR), TEST_ADDR),
-			 TEST_ADDR);
+	pud = repl_test_pud(t);
 	nodes = repl_test_taking_down(t);
 	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
 	repl_test_unlink(virt_to_ptdesc(t->ptep));
@@ -389,8 +415,7 @@ static void repl_test_tree_that_goes_is_gone(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
 	repl_test_tables(test);
 	repl_test_copy(test);
-	pud = pud_offset(p4d_offset(pgd_offset(t->mm, TEST_ADDR), TEST_ADDR),
-			 TEST_ADDR);
+	pud = repl_test_pud(t);
 	nodes = repl_test_taking_down(t);
 	repl_test_unlink(virt_to_ptdesc(t->pmdp));
 	set_pud(pud, *pud);
@@ -488,6 +513,7 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_has_one_root_a_domain),
 	KUNIT_CASE(repl_test_builds_for_domains_as_they_are),
 	KUNIT_CASE(repl_test_goes_on_building),
+	KUNIT_CASE(repl_test_asks_once_for_an_upper_table),
 	KUNIT_CASE(repl_test_moved_while_it_is_built),
 	KUNIT_CASE(repl_test_made_while_off),
 	KUNIT_CASE(repl_test_builds_what_went_anew),
