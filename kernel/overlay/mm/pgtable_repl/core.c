@@ -274,9 +274,10 @@ static nodemask_t repl_take_lacking(struct pgtable_repl_owner *owner,
 /*
  * Its trees become those of @policy.  Under its lock; what is left goes to @pages.
  * Trees of @gone are still to be taken down, in further holds, which is for those that
- * are whole: a lazy one has few copies.
+ * are whole: a lazy one has few copies.  Returns whether that was all but for these; if
+ * not, what is outdated is to go first.
  */
-static void repl_set_locked(struct mm_struct *mm,
+static bool repl_set_locked(struct mm_struct *mm,
 			    const struct pgtable_repl_policy *policy,
 			    struct repl_wait *wait, struct list_head *pages,
 			    nodemask_t *gone)
@@ -290,6 +291,7 @@ static void repl_set_locked(struct mm_struct *mm,
 	/* Copies are of one kind or the other: between these, all are replaced. */
 	bool anew = was_on && on && owner->policy.mode != policy->mode;
 	nodemask_t add, del, lacking, redo = NODE_MASK_NONE;
+	bool settled;
 
 	/* Who asks now, gets it now. */
 	lacking = repl_take_lacking(owner, &policy->nodes);
@@ -318,8 +320,9 @@ static void repl_set_locked(struct mm_struct *mm,
 		pgtable_repl_del_all(mm, pages);
 	else if (!nodes_empty(redo))
 		pgtable_repl_del_trees(mm, &redo, pages);
+	settled = pgtable_repl_settle(mm, pages);
 	/* All of them, not just new ones: repairs what had no memory before. */
-	if (on) {
+	if (on && settled) {
 		pgtable_repl_free_soon(wait);
 		pgtable_repl_add_trees(mm, &policy->nodes);
 	}
@@ -333,7 +336,10 @@ static void repl_set_locked(struct mm_struct *mm,
 		}
 	}
 	/* Domains may have changed under the trees that have just gone. */
-	pgtable_repl_settle(mm);
+	settled = pgtable_repl_settle(mm, pages) && settled;
+	/* If somebody gets no further, where there are to be none, too. */
+	if (!settled)
+		pgtable_repl_rebuild(owner, on ? &policy->nodes : &node_states[N_MEMORY]);
 	/* An access that failed for what a lazy tree lacked was tried again till now. */
 	WRITE_ONCE(repl->lazy, lazy);
 
@@ -346,6 +352,7 @@ static void repl_set_locked(struct mm_struct *mm,
 		pgtable_repl_key_put(false);
 	if (was_lazy)
 		pgtable_repl_key_put(true);
+	return settled;
 }
 
 static int repl_set(struct mm_struct *mm,
@@ -358,6 +365,7 @@ static int repl_set(struct mm_struct *mm,
 	nodemask_t gone = NODE_MASK_NONE;
 	unsigned long unshared = 0;
 	LIST_HEAD(pages);
+	bool settled;
 	int err;
 
 	err = pgtable_repl_valid(policy);
@@ -389,7 +397,7 @@ static int repl_set(struct mm_struct *mm,
 		if (!err && on)
 			err = repl_unshare(mm, &unshared, wait);
 		if (!err)
-			repl_set_locked(mm, policy, wait, &pages, &gone);
+			settled = repl_set_locked(mm, policy, wait, &pages, &gone);
 		arch_pgtable_repl_unlock(mm);
 		cond_resched();
 	}
@@ -405,6 +413,9 @@ static int repl_set(struct mm_struct *mm,
 	}
 	pgtable_repl_free(&pages, wait);
 	pgtable_repl_del_rest(mm, &gone, wait);
+	/* Who does not get the lock again leaves it to the repair. */
+	if (!settled)
+		pgtable_repl_mm_build(mm_repl_owner(mm), &policy->nodes, wait);
 	pgtable_repl_add_rest(mm, wait);
 	if (lazy)
 		pgtable_repl_watch_idle();

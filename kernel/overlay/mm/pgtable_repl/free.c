@@ -77,6 +77,29 @@ void pgtable_repl_free_pages(struct list_head *pages)
 }
 
 /**
+ * pgtable_repl_free_with() - have pages freed with those of the walk, or by themselves
+ * @pages: as of pgtable_repl_free_pages()
+ * @wait: as of pgtable_repl_lock()
+ *
+ * Context: process context, also under locks that others wait for.
+ */
+void pgtable_repl_free_with(struct list_head *pages, struct repl_wait *wait)
+{
+	struct repl_freed *freed = wait ? wait->freed : NULL;
+	struct page *page;
+
+	if (!freed) {
+		pgtable_repl_free_pages_later(pages);
+		return;
+	}
+	list_for_each_entry(page, pages, lru) {
+		freed->nr += 1UL << page_pgtable_copy(page)->order;
+		cond_resched();
+	}
+	list_splice_init(pages, &freed->pages);
+}
+
+/**
  * pgtable_repl_free() - free pages of domain trees taken down
  * @pages: as of pgtable_repl_free_pages(); a walk may free them later, with
  *	those of others
@@ -87,17 +110,12 @@ void pgtable_repl_free_pages(struct list_head *pages)
 void pgtable_repl_free(struct list_head *pages, struct repl_wait *wait)
 {
 	struct repl_freed *freed = wait ? wait->freed : NULL;
-	struct page *page;
 
 	if (!freed) {
 		pgtable_repl_free_pages(pages);
 		return;
 	}
-	list_for_each_entry(page, pages, lru) {
-		freed->nr += 1UL << page_pgtable_copy(page)->order;
-		cond_resched();
-	}
-	list_splice_init(pages, &freed->pages);
+	pgtable_repl_free_with(pages, wait);
 	if (freed->nr >= REPL_BATCH_MAX)
 		pgtable_repl_free_all(freed);
 }

@@ -31,8 +31,8 @@ struct ctl_table;
  * @owner: what the memory layer knows of it
  * @unset: nobody has set its policy yet, but is about to, under the mmap lock, maybe
  *	in a later hold of it
- * @stale: domains have changed since the trees were withdrawn; what is left of
- *	them is taken down first by who next has the lock
+ * @stale: its trees are of domains, or of a kind, that are no more: they were withdrawn,
+ *	get no more copies, and go first, in holds of the lock by who has that next
  * @loose: a table was moved, to where lazy copies of it may be linked nowhere;
  *	set under its lock
  * @insisted: when its lock was last queued up for in vain (wait.c), in jiffies; 0:
@@ -141,7 +141,7 @@ unsigned int pgtable_repl_prefetch(struct mm_struct *mm);
 
 /* wait.c */
 int pgtable_repl_lock(struct mm_struct *mm, struct repl_wait *wait);
-void pgtable_repl_unlock_for_others(struct mm_struct *mm);
+bool pgtable_repl_unlock_for_others(struct mm_struct *mm);
 enum repl_insist { REPL_INSIST_MODE, REPL_INSIST_GROUPS, REPL_INSIST_NR };
 void pgtable_repl_insist_work(enum repl_insist which,
 			      struct kthread_delayed_work *work,
@@ -155,7 +155,8 @@ void pgtable_repl_del_all(struct mm_struct *mm, struct list_head *pages);
 void pgtable_repl_del_begin(struct mm_struct *mm, const nodemask_t *nodes);
 bool pgtable_repl_del_some(struct mm_struct *mm, const nodemask_t *nodes,
 			   struct list_head *pages);
-void pgtable_repl_settle(struct mm_struct *mm);
+void pgtable_repl_outdate(struct mm_struct *mm);
+bool pgtable_repl_settle(struct mm_struct *mm, struct list_head *pages);
 void pgtable_repl_withdraw(struct mm_struct *mm);
 
 /* make.c */
@@ -168,8 +169,7 @@ void pgtable_repl_new_trees(struct mm_struct *mm, const nodemask_t *nodes);
 /* mm_owner.c */
 bool pgtable_repl_mm_get(struct pgtable_repl_owner *owner);
 void pgtable_repl_mm_put(struct pgtable_repl_owner *owner);
-void pgtable_repl_mm_withdraw(struct pgtable_repl_owner *owner,
-			      struct repl_wait *wait);
+void pgtable_repl_mm_withdraw(struct pgtable_repl_owner *owner);
 int pgtable_repl_mm_build(struct pgtable_repl_owner *owner,
 			  const nodemask_t *nodes, struct repl_wait *wait);
 int pgtable_repl_mm_grow(struct mm_struct *mm, const nodemask_t *nodes,

@@ -13,13 +13,18 @@ static void repl_make_trees(struct mm_struct *mm, const nodemask_t *nodes,
 					 const domainmask_t *domains))
 {
 	domainmask_t domains;
+	LIST_HEAD(pages);
 
 	if (!repl_domains_tryget()) {
 		/* If they do not change after all, it is repaired. */
 		pgtable_repl_rebuild(mm_repl_owner(mm), nodes);
 		return;
 	}
-	pgtable_repl_settle(mm);
+	/* They have changed under this lock: who changed them comes for its trees. */
+	if (!pgtable_repl_settle(mm, &pages)) {
+		pgtable_repl_rebuild(mm_repl_owner(mm), nodes);
+		goto put;
+	}
 	/* What was being built is numbered as domains were. */
 	if (mm->pgtable_repl->gen != repl_domain_gen())
 		WRITE_ONCE(mm->pgtable_repl->to_build, 0);
@@ -28,7 +33,9 @@ static void repl_make_trees(struct mm_struct *mm, const nodemask_t *nodes,
 	smp_wmb();
 	repl_domains_of_nodes(nodes, &domains);
 	make(mm, &domains);
+put:
 	repl_domains_put();
+	pgtable_repl_free_pages_later(&pages);
 }
 
 /**
@@ -130,7 +137,7 @@ void pgtable_repl_del_rest(struct mm_struct *mm, const nodemask_t *nodes,
 		nodes_andnot(gone, *nodes, owner->policy.nodes);
 		all = nodes_empty(gone) || pgtable_repl_del_some(mm, &gone, &pages);
 		/* Domains may have changed meanwhile. */
-		pgtable_repl_settle(mm);
+		all = pgtable_repl_settle(mm, &pages) && all;
 		pgtable_repl_unlock_for_others(mm);
 		/* Nobody counts these any more: they do not wait for the rest. */
 		pgtable_repl_free_pages_later(&pages);

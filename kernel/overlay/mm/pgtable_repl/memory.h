@@ -102,7 +102,7 @@ struct repl_wait;
  * @put: put it; the last one may free the owner
  * @apply: what holds for it may have changed (vm.pgtable_repl_mode)
  * @withdraw: domains are about to mean something else: have nobody use what trees
- *	there are, lock or no lock, and take them down if it can be had
+ *	there are, without waiting for its lock; they go before others are built
  * @build: have on some nodes what is lacking there; calls pgtable_repl_building()
  *	under its lock
  * @drop: take down the trees of some nodes, to free memory; @pages gets what can be
@@ -115,7 +115,7 @@ struct pgtable_repl_owner_ops {
 	bool (*get)(struct pgtable_repl_owner *owner);
 	void (*put)(struct pgtable_repl_owner *owner);
 	void (*apply)(struct pgtable_repl_owner *owner, struct repl_wait *wait);
-	void (*withdraw)(struct pgtable_repl_owner *owner, struct repl_wait *wait);
+	void (*withdraw)(struct pgtable_repl_owner *owner);
 	int (*build)(struct pgtable_repl_owner *owner, const nodemask_t *nodes,
 		     struct repl_wait *wait);
 	int (*drop)(struct pgtable_repl_owner *owner, const nodemask_t *nodes,
@@ -222,6 +222,7 @@ struct repl_freed {
  * @freed: gets the pages of trees that are taken down, for
  *	pgtable_repl_free_all(); NULL: each address space's are freed with it
  * @busy: one was left as it is; come back
+ * @got_on: the last one was had, and of what is outdated there some more has gone
  * @insist: queue up for locks for so long, in jiffies, on the worker of
  *	pgtable_repl_insist_work()
  * @since: but not for those that it was in vain for since then, in jiffies
@@ -235,6 +236,7 @@ struct repl_wait {
 	unsigned long left;
 	struct repl_freed *freed;
 	bool busy;
+	bool got_on;
 	unsigned long insist;
 	unsigned long since;
 };
@@ -269,6 +271,7 @@ bool pgtable_repl_forbidden(struct pgtable_repl_owner *owner,
 void pgtable_repl_free_pages(struct list_head *pages);
 void pgtable_repl_free_pages_later(struct list_head *pages);
 void pgtable_repl_free(struct list_head *pages, struct repl_wait *wait);
+void pgtable_repl_free_with(struct list_head *pages, struct repl_wait *wait);
 void pgtable_repl_free_soon(struct repl_wait *wait);
 void pgtable_repl_free_all(struct repl_freed *freed);
 long pgtable_repl_freed(int nid);

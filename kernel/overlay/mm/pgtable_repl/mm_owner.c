@@ -19,27 +19,10 @@ void pgtable_repl_mm_put(struct pgtable_repl_owner *owner)
 	mmput_async(owner->mm);
 }
 
-/*
- * One whose lock cannot be had, for however long, only has its trees withdrawn:
- * they are taken down before others are built.  Nothing publishes any meanwhile.
- */
-void pgtable_repl_mm_withdraw(struct pgtable_repl_owner *owner,
-			      struct repl_wait *wait)
+/* Also what is left of trees that are being taken down.  Nobody publishes any meanwhile. */
+void pgtable_repl_mm_withdraw(struct pgtable_repl_owner *owner)
 {
-	struct mm_struct *mm = owner->mm;
-	domainmask_t domains;
-	LIST_HEAD(pages);
-
-	/* Also what is left of trees that are being taken down. */
-	if (pgtable_repl_lock(mm, wait)) {
-		WRITE_ONCE(mm->pgtable_repl->stale, true);
-		pgtable_repl_all_domains(&domains);
-		arch_pgtable_repl_withdraw(mm, &domains);
-		return;
-	}
-	pgtable_repl_del_all(mm, &pages);
-	arch_pgtable_repl_unlock(mm);
-	pgtable_repl_free(&pages, wait);
+	pgtable_repl_outdate(owner->mm);
 }
 
 /* Under its lock, which is released, and taken again for what takes longer. */
@@ -74,6 +57,9 @@ static void repl_mm_build(struct mm_struct *mm, const nodemask_t *nodes,
 			pgtable_repl_del_trees(mm, &have, &pages);
 		pgtable_repl_add_trees(mm, &build);
 	}
+	/* Domains may have changed under the trees that have just gone. */
+	if (!pgtable_repl_settle(mm, &pages))
+		pgtable_repl_rebuild(owner, nodes);
 	arch_pgtable_repl_unlock(mm);
 	set_active_memcg(old_memcg);
 	mem_cgroup_put(memcg);

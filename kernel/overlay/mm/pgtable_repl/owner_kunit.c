@@ -61,6 +61,10 @@ static void fake_apply(struct pgtable_repl_owner *owner, struct repl_wait *wait)
 {
 }
 
+static void fake_withdraw(struct pgtable_repl_owner *owner)
+{
+}
+
 static int fake_build(struct pgtable_repl_owner *owner, const nodemask_t *nodes,
 		      struct repl_wait *wait)
 {
@@ -93,7 +97,7 @@ static const struct pgtable_repl_owner_ops fake_ops = {
 	.get		= fake_get,
 	.put		= fake_put,
 	.apply		= fake_apply,
-	.withdraw	= fake_apply,
+	.withdraw	= fake_withdraw,
 	.build		= fake_build,
 	.drop		= fake_drop,
 	.trim		= fake_apply,

@@ -448,6 +448,7 @@ static bool repl_drop_nodes(struct repl_wait *wait)
 			dropped |= repl_drop_node(nid, asked, wait);
 		else
 			repl_forget_wanted(nid, asked);
+	pgtable_repl_free_all(wait->freed);
 	atomic_long_set(&repl_drop_done, asked);
 	wake_up_all(&repl_drop_wait);
 	return dropped;
@@ -464,6 +465,7 @@ static bool repl_drop_memcg(struct repl_wait *wait)
 	/* Who still lacks something after that asks again, behind the others. */
 	pass.wanted = min_t(long, pass.wanted, REPL_BATCH_MAX);
 	dropped = repl_drop_largest(&pass, wait);
+	pgtable_repl_free_all(wait->freed);
 	pgtable_repl_memcg_served(pass.memcg);
 	mem_cgroup_put(pass.memcg);
 	wake_up_all(&repl_drop_wait);
@@ -511,12 +513,15 @@ static bool repl_drop_squeezed(struct repl_wait *wait)
  */
 static void repl_drop(struct work_struct *work)
 {
+	struct repl_freed freed = REPL_FREED_INIT(freed);
 	struct repl_wait wait = REPL_WAIT_NONE;
 	bool dropped;
 
+	wait.freed = &freed;
 	dropped = repl_drop_nodes(&wait);
 	dropped |= repl_drop_memcg(&wait);
 	dropped |= repl_drop_squeezed(&wait);
+	pgtable_repl_free_all(&freed);
 	if (dropped)
 		pgtable_repl_repair_later();
 }

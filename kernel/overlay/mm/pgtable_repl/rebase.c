@@ -3,8 +3,8 @@
  * Page-table replication: vm.pgtable_repl_domains changes under all owners of trees.
  *
  * Trees and what is known of them go by domain numbers.  So before domains
- * change, all trees are taken down, and built again for the new ones.
- * Processes run on canonical tables meanwhile.
+ * change, all trees are withdrawn, and taken down before others are built for the
+ * new ones.  Processes run on canonical tables meanwhile.
  */
 #include <linux/cpu.h>
 #include <linux/mutex.h>
@@ -31,7 +31,7 @@ static bool repl_has_trees(struct pgtable_repl_owner *owner)
 
 static void repl_withdraw(struct pgtable_repl_owner *owner, struct repl_wait *wait)
 {
-	owner->ops->withdraw(owner, wait);
+	owner->ops->withdraw(owner);
 }
 
 static void repl_build_anew(struct pgtable_repl_owner *owner,
@@ -58,18 +58,14 @@ static void repl_rebuild(void)
 	pgtable_repl_for_each(repl_wants_trees, repl_build_anew, &wait);
 }
 
-/* Nobody makes trees: take down those that there are, of the old domains. */
+/* Nobody makes trees: have nobody use those that there are, of the old domains. */
 static int repl_change_frozen(struct repl_domain_map *new)
 {
-	struct repl_freed freed = REPL_FREED_INIT(freed);
-	struct repl_wait down = REPL_WAIT_USER;
 	int err;
 
-	down.freed = &freed;
-	/* For those that are exiting, whose trees nobody takes down. */
+	/* For those that are exiting, whose trees nobody withdraws. */
 	repl_domain_map_expire();
-	pgtable_repl_for_each(repl_has_trees, repl_withdraw, &down);
-	pgtable_repl_free_all(&freed);
+	pgtable_repl_for_each(repl_has_trees, repl_withdraw, NULL);
 	/* Shootdowns that have looked at trees and domains before. */
 	synchronize_rcu();
 

@@ -178,14 +178,14 @@ bool pgtable_repl_worth_building(struct pgtable_repl_owner *owner,
 	return false;
 }
 
-/* Have @owner make what it lacks on @nodes; false if it is busy. */
+/* Have @owner make what it lacks on @nodes; false if it is busy, and does not get on. */
 static bool repl_repair_one(struct pgtable_repl_owner *owner,
 			    const nodemask_t *nodes, struct repl_wait *wait)
 {
 	unsigned long begun = jiffies;
 
 	pgtable_repl_free_soon(wait);
-	if (!owner->ops->build(owner, nodes, wait))
+	if (!owner->ops->build(owner, nodes, wait) || (wait && wait->got_on))
 		return true;
 	pgtable_repl_was_busy(owner, begun);
 	return false;

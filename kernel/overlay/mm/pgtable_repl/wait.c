@@ -128,40 +128,85 @@ static int repl_lock_within(struct mm_struct *mm, struct repl_wait *wait)
 }
 
 /**
- * pgtable_repl_lock() - arch_pgtable_repl_lock() that does not wait for ever
- * @mm: the address space; the caller holds a reference to its users
- * @wait: how long to wait; NULL: until the current task is killed, which is for
- *	who asks for this one process
- *
- * Return: 0, -EINTR (killed), or -EAGAIN with @wait->busy set.
- */
-int pgtable_repl_lock(struct mm_struct *mm, struct repl_wait *wait)
-{
-	int err = 0;
-
-	if (wait)
-		err = repl_lock_within(mm, wait);
-	else if (arch_pgtable_repl_lock_killable(mm))
-		err = -EINTR;
-	if (!err && mm->pgtable_repl)
-		pgtable_repl_settle(mm);
-	return err;
-}
-
-/**
  * pgtable_repl_unlock_for_others() - unlock, and have others get the lock first
  * @mm: the address space
  *
  * Who would lock it again right away does so before somebody that was woken by that
  * runs, and for some milliseconds again and again.
+ *
+ * Return: whether somebody waited for it.
  */
-void pgtable_repl_unlock_for_others(struct mm_struct *mm)
+bool pgtable_repl_unlock_for_others(struct mm_struct *mm)
 {
 	bool contended = mmap_lock_is_contended(mm);
 
 	arch_pgtable_repl_unlock(mm);
 	if (contended)
 		schedule_timeout_killable(1);
+	return contended;
+}
+
+/*
+ * Under the lock, take down some more of what is outdated.  Returns 0, with the lock, if
+ * nothing of it is left; 1 for one hold more, while there is time; or an error.
+ */
+static int repl_settle_more(struct mm_struct *mm, struct repl_wait *wait,
+			    unsigned long begun, struct list_head *pages)
+{
+	unsigned long at, waited = 0, most = REPL_WAIT_EACH + (wait ? wait->insist : 0);
+
+	if (pgtable_repl_settle(mm, pages))
+		return 0;
+	at = jiffies;
+	if (pgtable_repl_unlock_for_others(mm))
+		waited = jiffies - at;
+	if (wait && wait->freed)
+		pgtable_repl_free(pages, wait);
+	else
+		pgtable_repl_free_pages_later(pages);
+	cond_resched();
+	if (!wait)
+		return fatal_signal_pending(current) ? -EINTR : 1;
+	wait->left -= min(waited, wait->left);
+	wait->insist -= min(waited, wait->insist);
+	/* One that is about to go gives back everything, once this lets go of it. */
+	if (jiffies - begun < most && !signal_pending(current) &&
+	    !pgtable_repl_dying(mm_repl_owner(mm)))
+		return 1;
+	wait->busy = true;
+	wait->got_on = true;
+	return -EAGAIN;
+}
+
+/**
+ * pgtable_repl_lock() - arch_pgtable_repl_lock() that does not wait for ever
+ * @mm: the address space; the caller holds a reference to its users
+ * @wait: how long to wait; NULL: until the current task is killed, which is for
+ *	who asks for this one process
+ *
+ * What is outdated has gone then, in holds of the lock of a bounded length.
+ *
+ * Return: 0, -EINTR (killed), or -EAGAIN with @wait->busy set.
+ */
+int pgtable_repl_lock(struct mm_struct *mm, struct repl_wait *wait)
+{
+	unsigned long begun = jiffies;
+	LIST_HEAD(pages);
+	int err;
+
+	if (wait)
+		wait->got_on = false;
+	do {
+		err = 0;
+		if (wait)
+			err = repl_lock_within(mm, wait);
+		else if (arch_pgtable_repl_lock_killable(mm))
+			err = -EINTR;
+		if (!err && mm->pgtable_repl)
+			err = repl_settle_more(mm, wait, begun, &pages);
+	} while (err > 0);
+	pgtable_repl_free_with(&pages, wait);
+	return err;
 }
 
 static int __init repl_insist_init(void)

@@ -12,6 +12,18 @@ void pgtable_repl_all_domains(domainmask_t *domains)
 	domainmask_fill(domains, pgtable_repl_max_domains());
 }
 
+/* Whether CPUs load any roots.  Who is withdrawing some is waited for. */
+static bool repl_is_published(struct pgtable_repl *repl)
+{
+	unsigned int domain;
+
+	guard(mutex)(&repl->root_mutex);
+	for (domain = 0; domain < pgtable_repl_max_domains(); domain++)
+		if (repl->roots[domain])
+			return true;
+	return false;
+}
+
 /* If no tree is left, nobody pays for copies any more. */
 static void repl_del_end(struct mm_struct *mm)
 {
@@ -44,25 +56,6 @@ void pgtable_repl_del_all(struct mm_struct *mm, struct list_head *pages)
 }
 
 /**
- * pgtable_repl_settle() - take down what is left of trees of other domains
- * @mm: the address space, which has state, under arch_pgtable_repl_lock()
- *
- * Domains changed while somebody had its lock: its trees were withdrawn, but
- * are there, and would be taken for those of the new domains.
- */
-void pgtable_repl_settle(struct mm_struct *mm)
-{
-	struct pgtable_repl *repl = mm->pgtable_repl;
-	LIST_HEAD(pages);
-
-	if (likely(!READ_ONCE(repl->stale)))
-		return;
-	WRITE_ONCE(repl->stale, false);
-	pgtable_repl_del_all(mm, &pages);
-	pgtable_repl_free_pages_later(&pages);
-}
-
-/**
  * pgtable_repl_withdraw() - have nobody walk the trees of an address space
  * @mm: the address space, which has state
  *
@@ -74,15 +67,9 @@ void pgtable_repl_withdraw(struct mm_struct *mm)
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
 	struct pgtable_repl_policy policy;
-	unsigned int domain;
 	domainmask_t domains;
 
-	mutex_lock(&repl->root_mutex);
-	for (domain = 0; domain < pgtable_repl_max_domains(); domain++)
-		if (repl->roots[domain])
-			break;
-	mutex_unlock(&repl->root_mutex);
-	if (domain == pgtable_repl_max_domains())
+	if (!repl_is_published(repl))
 		return;
 	pgtable_repl_all_domains(&domains);
 	arch_pgtable_repl_withdraw(mm, &domains);
@@ -125,6 +112,38 @@ void pgtable_repl_del_begin(struct mm_struct *mm, const nodemask_t *nodes)
 	arch_pgtable_repl_withdraw(mm, &domains);
 }
 
+/*
+ * Some more of trees that were withdrawn, as much as in one hold of the lock: those of
+ * @domains, which lie on @nodes; NULL: wherever.  Returns whether that was all.
+ */
+static bool repl_del_some(struct mm_struct *mm, const domainmask_t *domains,
+			  const nodemask_t *nodes, struct list_head *pages)
+{
+	struct pgtable_repl_owner *owner = mm_repl_owner(mm);
+	long left = 0;
+	int nid;
+
+	if (!arch_pgtable_repl_del_some(mm, domains, pages))
+		return false;
+	/*
+	 * A page fault under a VMA lock that has not seen the policy may have linked a
+	 * table where that has been looked for already.  Without roots none gets its
+	 * copies from there any more, and all others are counted before they are linked.
+	 * Tables that mremap() has moved meanwhile may have copies, too, where the one
+	 * above has none any more.  These are found by a look at all tables.
+	 */
+	arch_pgtable_repl_del_roots(mm, domains, pages);
+	if (!nodes)
+		left = pgtable_repl_pages(owner);
+	else
+		for_each_node_mask(nid, *nodes)
+			left += atomic_long_read(&owner->node_pages[nid]);
+	if (left > 0)
+		arch_pgtable_repl_del(mm, domains, pages);
+	repl_del_end(mm);
+	return true;
+}
+
 /**
  * pgtable_repl_del_some() - take down some more, as much as in one hold of the lock
  * @mm: the address space, under arch_pgtable_repl_lock()
@@ -136,26 +155,59 @@ void pgtable_repl_del_begin(struct mm_struct *mm, const nodemask_t *nodes)
 bool pgtable_repl_del_some(struct mm_struct *mm, const nodemask_t *nodes,
 			   struct list_head *pages)
 {
-	struct pgtable_repl_owner *owner = mm_repl_owner(mm);
 	domainmask_t domains;
-	long left = 0;
-	int nid;
 
 	repl_domains_of_nodes(nodes, &domains);
-	if (!arch_pgtable_repl_del_some(mm, &domains, pages))
-		return false;
-	/*
-	 * A page fault under a VMA lock that has not seen the policy may have linked a
-	 * table where that has been looked for already.  Without roots none gets its
-	 * copies from there any more, and all others are counted before they are linked.
-	 * Tables that mremap() has moved meanwhile may have copies, too, where the one
-	 * above has none any more.  These are found by a look at all tables.
-	 */
-	arch_pgtable_repl_del_roots(mm, &domains, pages);
-	for_each_node_mask(nid, *nodes)
-		left += atomic_long_read(&owner->node_pages[nid]);
-	if (left > 0)
-		arch_pgtable_repl_del(mm, &domains, pages);
-	repl_del_end(mm);
-	return true;
+	return repl_del_some(mm, &domains, nodes, pages);
+}
+
+/**
+ * pgtable_repl_outdate() - have all trees go before any are made
+ * @mm: the address space, which has state
+ *
+ * Nobody walks them afterwards, and they get no more copies.  Who has the lock next, by
+ * pgtable_repl_lock(), takes them down.
+ *
+ * Context: the caller excludes that trees are published, by arch_pgtable_repl_lock() or
+ * because domains are changing.
+ */
+void pgtable_repl_outdate(struct mm_struct *mm)
+{
+	domainmask_t domains;
+
+	WRITE_ONCE(mm->pgtable_repl->stale, true);
+	smp_wmb();	/* who finds no root, or other domains, sees it: repl_diff() */
+	pgtable_repl_all_domains(&domains);
+	if (repl_is_published(mm->pgtable_repl))
+		arch_pgtable_repl_withdraw(mm, &domains);
+}
+
+/**
+ * pgtable_repl_settle() - take down what is outdated, as much as in one hold of the lock
+ * @mm: the address space, which has state, under arch_pgtable_repl_lock()
+ * @pages: gets the pages
+ *
+ * It would be taken for trees of the domains and of the kind that there are now.
+ *
+ * Return: whether nothing of it is left.
+ */
+bool pgtable_repl_settle(struct mm_struct *mm, struct list_head *pages)
+{
+	struct pgtable_repl *repl = mm->pgtable_repl;
+	domainmask_t domains;
+	bool done = true;
+
+	if (likely(!READ_ONCE(repl->stale)))
+		return true;
+	WRITE_ONCE(repl->to_build, 0);
+	pgtable_repl_all_domains(&domains);
+	/* Who has outdated them without the lock may still be about to. */
+	if (repl_is_published(repl))
+		arch_pgtable_repl_withdraw(mm, &domains);
+	if (virt_to_ptdesc(mm->pgd)->pt_repl)
+		done = repl_del_some(mm, &domains, NULL, pages);
+	/* Trees that are outdated from here on have been made since. */
+	if (done)
+		WRITE_ONCE(repl->stale, false);
+	return done;
 }

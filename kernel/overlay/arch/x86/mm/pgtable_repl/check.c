@@ -31,6 +31,10 @@ static void repl_diff(struct repl_check *c, const char *what,
 		      unsigned long addr, enum pg_level level,
 		      unsigned int domain, pteval_t canon, pteval_t copy)
 {
+	/* What is outdated is walked by nobody, and domains may be others by now. */
+	smp_rmb();	/* pairs with pgtable_repl_outdate() */
+	if (READ_ONCE(c->mm->pgtable_repl->stale))
+		return;
 	c->report->diffs++;
 	c->diff(c->arg, what, addr, level, domain, canon, copy);
 }

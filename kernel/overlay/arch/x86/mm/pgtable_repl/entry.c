@@ -97,16 +97,19 @@ static void repl_link(struct ptdesc *table, void *entry, pteval_t val,
 		pteval_t old = READ_ONCE(*slot);
 		unsigned int domain = copy->domain;
 
+		/* What is outdated gets no more copies. */
+		bool stale = READ_ONCE(copy->mm->pgtable_repl->stale);
+
 		/* The others of these are linked when they fault (lazy.c). */
 		if (copy->lazy && !repl_none(old))
 			repl_note(copy, slot, 1, old, old & _PAGE_PRESENT);
-		if (copy->lazy && !repl_own(copy)) {
+		if (copy->lazy && (stale || !repl_own(copy))) {
 			if (old)
 				repl_write(slot, 0, level);
 			continue;
 		}
 		/* A whole tree that is being taken down gets no more of them. */
-		if (!repl_find(child, domain) &&
+		if (!stale && !repl_find(child, domain) &&
 		    (copy->lazy || repl_has_domain(copy->mm, domain)) &&
 		    repl_wants_copy(child, level - 1, domain)) {
 			bool made = repl_copy_table(child, level - 1,
@@ -122,7 +125,7 @@ static void repl_link(struct ptdesc *table, void *entry, pteval_t val,
 			if (made && level - 1 == PG_LEVEL_2M &&
 			    !copy->lazy)
 				repl_link_filled(child, copy->mm, domain);
-		} else if (level - 1 == PG_LEVEL_2M && !copy->lazy &&
+		} else if (level - 1 == PG_LEVEL_2M && !copy->lazy && !stale &&
 			   READ_ONCE(copy->mm->pgtable_repl->to_build) &&
 			   repl_find(child, domain) &&
 			   repl_has_domain(copy->mm, domain)) {

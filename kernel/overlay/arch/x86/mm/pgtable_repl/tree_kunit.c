@@ -446,6 +446,69 @@ static void repl_test_tree_that_goes_comes_back(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
 }
 
+/* What is outdated gets no more copies, and goes before anything is made. */
+static void repl_test_outdated_trees_make_way(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct pgtable_repl *repl;
+	struct pgtable_copy *copy;
+	struct ptdesc *pte;
+	LIST_HEAD(pages);
+	pud_t *pud;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	repl_test_copy(test);
+	repl = t->mm->pgtable_repl;
+	pte = virt_to_ptdesc(t->ptep);
+	pud = repl_test_pud(t);
+	arch_pgtable_repl_lock(t->mm);
+	pgtable_repl_outdate(t->mm);
+	KUNIT_EXPECT_NULL(test, pgtable_repl_domain_root(t->mm, pte->pt_repl->domain));
+	repl_test_unlink(virt_to_ptdesc(t->pmdp));
+	set_pud(pud, *pud);
+	KUNIT_EXPECT_NULL(test, virt_to_ptdesc(t->pmdp)->pt_repl);
+	arch_pgtable_repl_unlock(t->mm);
+	/* They are not compared any more, whatever their domains are now. */
+	pte->pt_repl->domain ^= 1;
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+	pte->pt_repl->domain ^= 1;
+	arch_pgtable_repl_lock(t->mm);
+	/* Who is about to withdraw them has said so, and may be late. */
+	copy = virt_to_ptdesc(t->mm->pgd)->pt_repl;
+	WRITE_ONCE(repl->roots[copy->domain], pgtable_copy_address(copy));
+	KUNIT_EXPECT_TRUE(test, pgtable_repl_settle(t->mm, &pages));
+	KUNIT_EXPECT_FALSE(test, repl->stale);
+	KUNIT_EXPECT_NULL(test, READ_ONCE(repl->roots[0]));
+	KUNIT_EXPECT_NULL(test, pte->pt_repl);
+	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
+	arch_pgtable_repl_unlock(t->mm);
+	pgtable_repl_free(&pages, NULL);
+	KUNIT_EXPECT_EQ(test, repl_test_set(t, &NODE_MASK_NONE), 0);
+}
+
+/* Between two holds of who replaces whole trees by lazy ones somebody asks otherwise. */
+static void repl_test_outdated_and_off(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	nodemask_t nodes;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	repl_test_copy(test);
+	nodes = t->mm->pgtable_repl->owner.policy.nodes;
+	pgtable_repl_outdate(t->mm);
+	KUNIT_EXPECT_EQ(test, repl_test_set(t, &NODE_MASK_NONE), 0);
+	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	pgtable_repl_outdate(t->mm);
+	KUNIT_EXPECT_EQ(test, repl_test_set(t, &nodes), 0);
+	KUNIT_EXPECT_FALSE(test, t->mm->pgtable_repl->stale);
+	KUNIT_EXPECT_NOT_NULL(test, virt_to_ptdesc(t->ptep)->pt_repl);
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+}
+
 /* Who took them down did not get the lock again, and nothing is allowed by now. */
 static void repl_test_rest_is_taken_down(struct kunit *test)
 {
@@ -520,6 +583,8 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_tree_that_goes_does_not_grow),
 	KUNIT_CASE(repl_test_tree_that_goes_is_gone),
 	KUNIT_CASE(repl_test_tree_that_goes_comes_back),
+	KUNIT_CASE(repl_test_outdated_trees_make_way),
+	KUNIT_CASE(repl_test_outdated_and_off),
 	KUNIT_CASE_SLOW(repl_test_rest_is_taken_down),
 	KUNIT_CASE(repl_test_rest_is_dropped),
 	KUNIT_CASE(repl_test_copy_that_goes_keeps_its_domain),

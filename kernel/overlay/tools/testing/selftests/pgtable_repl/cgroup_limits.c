@@ -139,6 +139,36 @@ TEST_F(cgroup, refused)
 	EXPECT_EQ(0, repl_check(pid));
 }
 
+/*
+ * Who was refused a copy has the others again after domains have changed, also where
+ * what there is room for is little beside what the others have.
+ */
+TEST_F(cgroup, refused_and_domains_change)
+{
+	pid_t pid[12];
+	char text[32];
+	unsigned int i;
+	long full;
+
+	ASSERT_EQ(0, set_policy(GROUP, "off"));
+	for (i = 0; i < ARRAY_SIZE(pid); i++) {
+		pid[i] = start_with_tables(self->hold, GROUP);
+		ASSERT_LT(0, pid[i]);
+	}
+	ASSERT_EQ(0, set_policy(GROUP, "eager"));
+	full = get_long(GROUP, ".current") / PAGE;
+	ASSERT_LT(TABLES * (long)ARRAY_SIZE(pid), full);
+	ASSERT_EQ(0, set_policy(GROUP, "off"));
+	snprintf(text, sizeof(text), "%ld", (full - 1) * PAGE);
+	ASSERT_EQ(0, put(GROUP, "memory.pgtable_repl.max", text));
+	ASSERT_EQ(0, set_policy(GROUP, "eager"));
+	ASSERT_EQ((full - 1) * (long)PAGE, get_long(GROUP, ".current"));
+	ASSERT_EQ(0, repl_set_same_domains());
+	EXPECT_EQ((full - 1) * (long)PAGE, get_long(GROUP, ".current"));
+	for (i = 0; i < ARRAY_SIZE(pid); i++)
+		EXPECT_EQ(0, repl_check(pid[i]));
+}
+
 /* Who comes second finds the limit used to the last page, and wants nothing more. */
 TEST_F(cgroup, refused_once_for_two)
 {

@@ -12,7 +12,6 @@
 #define TRACING		"/sys/kernel/tracing/"
 #define EVENT		"pgtable_repl_control"
 #define IDLE		"/proc/sys/vm/pgtable_repl_idle"
-#define DOMAINS		"/proc/sys/vm/pgtable_repl_domains"
 
 static int set_mode(int mode)
 {

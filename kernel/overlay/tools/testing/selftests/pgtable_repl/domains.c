@@ -13,7 +13,6 @@
 
 #include "pgtable_repl_harness.h"
 
-#define DOMAINS		"/proc/sys/vm/pgtable_repl_domains"
 #define MAX_CPUS	256
 
 /* CPUs by node: all of them that this process may run on. */

@@ -15,7 +15,6 @@
 
 #include "pgtable_repl_group.h"
 
-#define DOMAINS		"/proc/sys/vm/pgtable_repl_domains"
 /* Emulated and under load, a change that waits for nobody takes a while. */
 #define PATIENCE	3000	/* of 10 ms */
 

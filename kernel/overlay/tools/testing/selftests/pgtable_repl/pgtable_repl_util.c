@@ -193,6 +193,16 @@ int repl_write_file(const char *path, const char *text)
 	return n == (ssize_t)strlen(text) ? 0 : -1;
 }
 
+int repl_set_same_domains(void)
+{
+	char text[4096];
+
+	if (repl_read_file(DOMAINS, text, sizeof(text)))
+		return -1;
+	text[strcspn(text, "\n")] = '\0';
+	return repl_write_file(DOMAINS, text);
+}
+
 int repl_read_list(const char *path, struct repl_mask *mask)
 {
 	char buf[4096];

@@ -106,6 +106,9 @@ int repl_parse_list(const char *list, struct repl_mask *mask);
 int repl_read_list(const char *path, struct repl_mask *mask);
 int repl_read_file(const char *path, char *buf, size_t size);
 int repl_write_file(const char *path, const char *text);
+/* Which CPUs share trees. Set to what they are: all trees go, and are made again. */
+#define DOMAINS			"/proc/sys/vm/pgtable_repl_domains"
+int repl_set_same_domains(void);
 /* A number in a file; -1 when there is none. */
 long repl_read_long(const char *path);
 int repl_write_long(const char *path, long value);
