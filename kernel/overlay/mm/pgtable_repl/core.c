@@ -316,7 +316,9 @@ static bool repl_set_locked(struct mm_struct *mm,
 	 * What is left of what is being taken down is of whole trees: these are built
 	 * upon, but for lazy ones.
 	 */
-	if (anew || (lazy && !was_on))
+	if (lazy && !was_lazy && virt_to_ptdesc(mm->pgd)->pt_repl)
+		pgtable_repl_outdate(mm);
+	else if (anew)
 		pgtable_repl_del_all(mm, pages);
 	else if (!nodes_empty(redo))
 		pgtable_repl_del_trees(mm, &redo, pages);

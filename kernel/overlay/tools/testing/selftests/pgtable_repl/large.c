@@ -35,6 +35,7 @@ static struct {
 	bool stop;
 	unsigned long round;	/* how often the mode was changed */
 	unsigned long reads, building;
+	bool mode_differs;	/* it need not be eager */
 	const char *wrong;
 } watch;
 
@@ -125,7 +126,8 @@ static void *read_status(void *arg)
 			watch.wrong = "the line makes no sense";
 		last = done;
 		last_round = round;
-		if (!strstr(text, "mode:\teager\n"))
+		if (!strstr(text, "mode:\teager\n") &&
+		    !__atomic_load_n(&watch.mode_differs, __ATOMIC_ACQUIRE))
 			watch.wrong = "the mode is not what is being set up";
 	}
 	return NULL;
@@ -180,6 +182,11 @@ static unsigned long holds_of(int (*what)(void))
 	    repl_read_file(INSTANCE "/trace", trace, sizeof(trace)))
 		return 0;
 	return count_locks(trace);
+}
+
+static int set_lazy(void)
+{
+	return repl_proc_write(getpid(), "lazy all");
 }
 
 TEST_F(large, is_copied_in_bounded_holds_with_progress)
@@ -238,7 +245,16 @@ TEST_F(large, is_copied_in_bounded_holds_with_progress)
 		EXPECT_EQ(0, repl_set_all());
 		EXPECT_EQ(0, repl_check(getpid()));
 
-		/* Also when domains change, and as many are made again. */
+		/* Also for lazy ones in their place, and when domains change. */
+		__atomic_add_fetch(&watch.round, 1, __ATOMIC_RELEASE);
+		__atomic_store_n(&watch.mode_differs, true, __ATOMIC_RELEASE);
+		holds = holds_of(set_lazy);
+		TH_LOG("lazy in %lu holds", holds);
+		EXPECT_LE(nr_tables() * (repl_topo.nr - 1) /
+			  (HOLD_COPIES + repl_topo.nr), holds);
+		EXPECT_EQ(0, repl_check(getpid()));
+		EXPECT_EQ(0, repl_set_all());
+		__atomic_store_n(&watch.mode_differs, false, __ATOMIC_RELEASE);
 		__atomic_add_fetch(&watch.round, 1, __ATOMIC_RELEASE);
 		holds = holds_of(repl_set_same_domains);
 		TH_LOG("domains changed in %lu holds", holds);
