@@ -155,9 +155,12 @@ lane() {
 			*' 0') ;;
 			# Not to be had on this machine, or for want of a resource.
 			*' '[34]) ;;
-			# "Metrics untrustworthy": its processes count in one word
-			# without a lock, and are killed at the end while they do.
-			'tlb-shootdown 7') ;;
+			# "Metrics untrustworthy", which nothing here uses. A count is
+			# not ready while it is raised. The processes of tlb-shootdown
+			# share one without a lock, and are killed at the end; that of
+			# userfaultfd leaves from the handler of SIGALRM, which it
+			# shares with its clone, whatever it was doing.
+			'tlb-shootdown 7' | 'userfaultfd 7') ;;
 			*) { echo "stress-ng $name: status $status"; cat "$dir/stress.$2.log"; } >>$dir/stress-failures ;;
 			esac
 		done
