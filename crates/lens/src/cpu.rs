@@ -287,6 +287,7 @@ impl<P: Parts, H: Host, T: Tables> Cpu<'_, P, H, T> {
             run: 1,
             source: Line(source),
         });
+        self.at.stats.nested_walk_cycles += cycles;
         cycles
     }
 }

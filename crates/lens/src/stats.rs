@@ -26,6 +26,8 @@ pub struct Stats {
     /// Cycles in which a walker was active, as performance counters have it;
     /// walks that overlap with other work count in full.
     pub walk_cycles: f64,
+    /// Of these, in nested walks.
+    pub nested_walk_cycles: f64,
     /// References that walks made.
     pub walk_refs: u64,
     /// Of these, hits in L3.
@@ -65,6 +67,7 @@ impl std::ops::AddAssign<&Stats> for Stats {
         self.tlb_l2 += o.tlb_l2;
         self.walks += o.walks;
         self.walk_cycles += o.walk_cycles;
+        self.nested_walk_cycles += o.nested_walk_cycles;
         self.walk_refs += o.walk_refs;
         self.walk_l3 += o.walk_l3;
         for d in 0..2 {
@@ -96,6 +99,14 @@ impl Stats {
             0.0
         }
     }
+    /// The part of that which is of nested walks.
+    pub fn nested_share(&self) -> f64 {
+        if self.cycles > 0.0 {
+            self.nested_walk_cycles / self.cycles
+        } else {
+            0.0
+        }
+    }
     /// Mean cycles of a walk.
     pub fn cycles_per_walk(&self) -> f64 {
         self.walk_cycles / self.walks.max(1) as f64
@@ -119,6 +130,7 @@ mod tests {
             tlb_l2: 20,
             walks: 5,
             walk_cycles: 300.0,
+            nested_walk_cycles: 100.0,
             walk_refs: 12,
             walk_l3: 4,
             walk_mem: [[5, 6], [7, 8]],
@@ -144,7 +156,8 @@ mod tests {
             }
         }
         assert_eq!((one.cycles_per_access(), one.walk_share()), (40.0, 0.75));
-        assert_eq!(one.cycles_per_walk(), 60.0);
-        assert_eq!(Stats::default().walk_share(), 0.0);
+        assert_eq!((one.cycles_per_walk(), one.nested_share()), (60.0, 0.25));
+        let none = Stats::default();
+        assert_eq!((none.walk_share(), none.nested_share()), (0.0, 0.0));
     }
 }
