@@ -123,10 +123,8 @@ impl<P: Parts, H: Host, T: Tables> Cpu<'_, P, H, T> {
     fn set_leaf_bits(&mut self, a: Access, size: PageSize) -> f64 {
         self.at.stats.bit_updates += 1;
         self.at.stats.walk_refs += 1;
-        if self.at.multi_node {
-            let line = self.tables.entry(Dim::Guest, size.level(), a.va);
-            self.at.own(Key::new(line));
-        }
+        let line = self.tables.entry(Dim::Guest, size.level(), a.va);
+        self.at.own_among_nodes(Key::new(line));
         self.at.costs.ad_update + self.table(Dim::Guest, size.level(), a.va)
     }
 
@@ -134,10 +132,14 @@ impl<P: Parts, H: Host, T: Tables> Cpu<'_, P, H, T> {
     fn data(&mut self, a: Access) -> f64 {
         let line = Key::new(self.tables.data(a.va));
         if T::SHARED && a.write {
-            self.at.take_from_others(line);
+            self.at.take_from_other_cores(line);
         }
         match self.at.cached(line, a.write, false, self.host) {
             Cached::Held { cycles, shared } => {
+                // What is fetched is taken from there when it has come.
+                if T::SHARED && a.write && !shared {
+                    self.at.own_among_nodes(line);
+                }
                 self.at.stats.data_l3 += u64::from(shared);
                 cycles
             }

@@ -453,14 +453,20 @@ impl<P: Parts> Seen<'_, P> {
         }
     }
 
-    /// Takes `line` out of the private caches of all other cores and the L3 of
-    /// other nodes: for stores to what is shared, as page tables are.
-    pub fn take_from_others(&mut self, line: Key) {
-        for parts in self.other_cores.iter_mut().flat_map(|c| c.iter_mut()) {
-            parts.private.invalidate(line);
-        }
+    /// [`Seen::own`], if there is another node's.
+    #[inline(always)]
+    pub fn own_among_nodes(&mut self, line: Key) {
         if self.multi_node {
             self.own(line);
+        }
+    }
+
+    /// Takes `line` out of the private caches of all other cores, before a store
+    /// to what is shared, as page tables are. L3 caches of other nodes keep it
+    /// until it has been looked for: one of them may supply it.
+    pub fn take_from_other_cores(&mut self, line: Key) {
+        for parts in self.other_cores.iter_mut().flat_map(|c| c.iter_mut()) {
+            parts.private.invalidate(line);
         }
     }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 use super::*;
+use crate::part::SharedCache;
 use crate::part::standard::Standard;
+use crate::tags::Key;
 
 const NODE: u64 = 1 << 30;
 const VA: u64 = 0x7f12_3456_7000;
@@ -191,6 +193,41 @@ fn a_store_takes_its_line_from_the_caches_of_its_neighbour() {
     l.access(0, store(VA, 0x20_0000), |_| {});
     l.access(1, r, |_| {});
     assert_eq!(l.stats(1).user.data_l3, hits + 1, "only L3 has it");
+}
+
+#[test]
+fn a_store_gets_its_line_from_the_node_whose_cache_has_it() {
+    let at = NODE + 0x20_0000;
+    let (_, mut l) = live(&[0, 1]);
+    l.access(1, load(VA, at), |_| {});
+    l.access(0, store(VA, at), |_| {});
+    let s = l.stats(0).user;
+    assert_eq!((s.cycles, s.forwards), (360.0, 1));
+    // Node 1 has it no more, and what is stored again is node 0's already.
+    let l1 = |l: &Live<Standard>| l.stats(0).user.data_stall;
+    let before = l1(&l);
+    l.access(0, store(VA, at), |_| {});
+    assert_eq!((l1(&l) - before, l.stats(0).user.forwards), (4.0, 1));
+    l.access(1, load(VA, at), |_| {});
+    assert_eq!(l.stats(1).user.data_mem, [2, 0]);
+    // Read twice, and once for the directory: nothing went back.
+    l.fabric.memory.end_quantum(1e5);
+    assert_eq!(l.fabric.memory.lines_served(1), 3);
+}
+
+#[test]
+fn a_store_to_a_line_at_hand_takes_it_from_other_nodes() {
+    let at = 0x20_0000;
+    let (_, mut l) = live(&[0, 1]);
+    for cpu in [0, 1] {
+        l.access(cpu, load(VA, at), |_| {});
+    }
+    // Its own caches have it, and then only those of the other do.
+    for (cpu, other) in [(1, 0), (0, 1)] {
+        l.access(cpu, store(VA, at), |_| {});
+        let held = [0, 1].map(|n| l.fabric.shared[n].contains(Key::new(at >> 6)));
+        assert_eq!((held[cpu], held[other]), (true, false), "CPU {cpu}");
+    }
 }
 
 #[test]
