@@ -60,7 +60,7 @@ pub enum DataPolicy {
     /// optionally migrated afterwards by AutoNUMA.
     FirstTouch {
         /// Share of pages (0 to 1) that automatic balancing moved, to a
-        /// random node: threads everywhere use the data alike.
+        /// random node with CPUs: threads everywhere use the data alike.
         moved: f64,
     },
     /// Round robin over all nodes.
@@ -75,7 +75,7 @@ pub enum TablePolicy {
     /// All forced onto, or left behind on, one node.
     Fixed(usize),
     /// Stock, but the toucher's node is unknown to who allocates
-    /// (a NUMA-oblivious guest): any node.
+    /// (a NUMA-oblivious guest): any node with CPUs.
     Random,
     /// A copy on every node (Mitosis; lazily filled ones look the same once
     /// they are filled).
@@ -392,11 +392,14 @@ impl Layout {
                 let share = (r.end - r.start).div_ceil(n as u64).max(1);
                 self.touchers[(((unit_start - r.start) / share) as usize).min(n - 1)]
             }
-            Init::Scatter => {
-                let n = self.touchers.len();
-                self.touchers[scatter(va >> shift, u64::from(shift), n)]
-            }
+            Init::Scatter => self.some_toucher(va >> shift, u64::from(shift)),
         }
+    }
+
+    /// A node with CPUs, at random by `x`.
+    #[inline]
+    fn some_toucher(&self, x: u64, salt: u64) -> usize {
+        self.touchers[scatter(x, salt, self.touchers.len())]
     }
 
     /// Node of the data page at `va`.
@@ -412,7 +415,7 @@ impl Layout {
                 let shift = self.page_size(va).shift();
                 let page = va >> shift;
                 if moved > 0.0 && unit(page ^ 0x6d6f) < moved {
-                    scatter(page, 0x6175_746f, self.nodes)
+                    self.some_toucher(page, 0x6175_746f)
                 } else {
                     self.toucher(va, shift)
                 }
@@ -432,7 +435,7 @@ impl Layout {
             TablePolicy::Replicated => from,
             TablePolicy::Fixed(n) => *n,
             TablePolicy::Found(shares) => shares.node(addr >> (12 + 9 * level)),
-            TablePolicy::Random => scatter(addr >> (12 + 9 * level), 0x726e, self.nodes),
+            TablePolicy::Random => self.some_toucher(addr >> (12 + 9 * level), 0x726e),
             TablePolicy::Stock | TablePolicy::Migrated => self.stock_table(policy, level, addr),
         };
         let copy = self.table_copy(dim, from);
@@ -462,7 +465,7 @@ impl Layout {
         let shift = 12 + 9 * level;
         if addr & GUEST_TABLES != 0 {
             // A nested table that maps guest table pages: allocated with them.
-            return scatter(addr >> shift, 0x6770, self.nodes);
+            return self.some_toucher(addr >> shift, 0x6770);
         }
         match self.policies.data {
             // Migration follows the children; with balanced children it stays.
@@ -565,6 +568,30 @@ mod tests {
         let mut nodes: Vec<_> = (0..5).map(|i| l.data_node(l.start(0) + i * 4096)).collect();
         nodes.sort_unstable();
         assert_eq!(nodes, [0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn nothing_moves_to_memory_without_cpus_by_chance() {
+        let text =
+            crate::machine::BUILTIN[0].1.to_owned() + "[[node]]\ncount = 4\nmemory = \"1 TiB\"\n";
+        let m = Machine::from_toml(&text).unwrap();
+        let specs = [spec(Init::Scatter, 1000)];
+        let moved = DataPolicy::FirstTouch { moved: 0.6 };
+        let mut p = native(moved, TablePolicy::Random);
+        p.nested = Some(Nested {
+            tables: TablePolicy::Stock,
+            huge: 0.0,
+        });
+        let l = Layout::on(&m, &specs, p);
+        let entry = |va| l.guest_entry(1, va, 0);
+        for n in [
+            shares(&l, |va| l.data_node(va)),
+            shares(&l, |va| l.table_home(Dim::Guest, 1, va, 0).node),
+            shares(&l, |va| l.table_home(Dim::Nested, 1, entry(va), 0).node),
+        ] {
+            assert!(n[..4].iter().all(|s| (s - 0.25).abs() < 0.05), "{n:?}");
+            assert!(n[4..].iter().all(|&s| s == 0.0), "{n:?}");
+        }
     }
 
     fn spec(init: Init, gib: u64) -> RegionSpec {
