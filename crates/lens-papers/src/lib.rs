@@ -7,6 +7,14 @@
 //! [`counters`]), and how far the model is
 //! from them ([`validate`], [`cross`]), which says how far predictions may be off
 //! ([`doubt`]). [`experiment`] puts one of each on a machine.
+//!
+//! What the model has from papers, without their names:
+//! [`TablePolicy::Replicated`](lens::layout::TablePolicy::Replicated) tables are
+//! Mitosis' and `Migrated` ones vMitosis';
+//! [`Layout::remote_leaf_share`](lens::layout::Layout::remote_leaf_share) is what
+//! Mitosis' Figure 4 shows; that a kernel has to OR the
+//! [`LeafBits`](lens::kernelside::LeafBits) of all copies is Mitosis, section 5.4;
+//! [`LazyFill`](lens::kernelside::LazyFill) is Hydra's (section 4).
 
 #![forbid(unsafe_code)]
 

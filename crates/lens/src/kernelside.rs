@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 /// Accessed and dirty bits of leaf entries, per copy of the tables.
 ///
 /// The bits of a copy are set by walkers that use that copy only, which is why
-/// a kernel with replicas must OR them (Mitosis, section 5.4).
+/// a kernel with replicas must OR them.
 #[derive(Debug, Clone, Default)]
 pub struct LeafBits {
     /// For a copy and 64 neighbouring pages: accessed, dirty.
@@ -45,7 +45,7 @@ impl LeafBits {
     }
 }
 
-/// Copies that a domain fills as it faults (Hydra, section 4).
+/// Copies that a domain fills as it faults.
 #[derive(Debug, Clone)]
 pub struct LazyFill {
     prefetch: u32,

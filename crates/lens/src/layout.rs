@@ -77,10 +77,10 @@ pub enum TablePolicy {
     /// Stock, but the toucher's node is unknown to who allocates
     /// (a NUMA-oblivious guest): any node with CPUs.
     Random,
-    /// A copy on every node (Mitosis; lazily filled ones look the same once
-    /// they are filled).
+    /// A copy on every node. Those that are filled lazily look the same once
+    /// they are filled.
     Replicated,
-    /// Moved to where most of their children are (vMitosis).
+    /// Moved to where most of their children are.
     Migrated,
     /// As found on a running system: this share of them on each node.
     Found(Shares),
@@ -511,7 +511,7 @@ impl Layout {
     }
 
     /// Share of leaf table pages, by memory mapped, that a CPU of `from`
-    /// finds on another node (Mitosis, Figure 4).
+    /// finds on another node.
     pub fn remote_leaf_share(&self, from: usize) -> f64 {
         const SAMPLES: u64 = 4096;
         let (mut remote, mut all) = (0.0, 0.0);

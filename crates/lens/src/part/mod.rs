@@ -2,7 +2,7 @@
 //! The replaceable parts of the model, as traits.
 //!
 //! A [`crate::system::System`] is generic over [`Parts`], so a hardware
-//! proposal (a coalescing TLB, a HATRIC-style directory) is another `impl` of
+//! proposal (a coalescing TLB, a directory that knows tables) is another `impl` of
 //! one trait and costs the others nothing at run time. The contract of each
 //! part stands at its trait and says what hardware does; the modules below
 //! implement what servers have, and [`standard`] puts it together. How the
