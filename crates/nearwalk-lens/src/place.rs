@@ -156,7 +156,6 @@ impl PlaceArgs {
             name += &format!(" nested {}", n.name);
         }
         name += &format!(" {}", pages.name);
-        // What is not in the name is not in the keys of a sweep's file.
         if self.wide {
             name += " wide";
         }

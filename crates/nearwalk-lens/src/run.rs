@@ -77,6 +77,9 @@ pub struct Case {
     /// Of what the machine's file said.
     pub fingerprint: u64,
     pub config: String,
+    /// Of what that stands for: both papers have an `F`.
+    #[serde(default)]
+    pub placement: u64,
     pub threads: Option<u32>,
     pub base: f64,
     pub window: f64,
@@ -111,7 +114,7 @@ impl Line {
     /// Cycles beside those of `first`, and the interval of that.
     pub fn beside(&self, first: &Line) -> (f64, Interval) {
         let ratio = self.cycles_per_access / first.cycles_per_access;
-        if self.case.config == first.case.config {
+        if self.case == first.case {
             return (ratio, Interval::EXACT);
         }
         let corners = self.cycles_at_corners.iter().zip(&first.cycles_at_corners);
@@ -149,6 +152,12 @@ fn share(part: u64, all: u64) -> f64 {
     part as f64 / all.max(1) as f64
 }
 
+/// A number that setups of another kind do not have, whatever they are called.
+pub fn placement(s: &Setup) -> u64 {
+    let what = (s.scenario, s.policies, s.interferer);
+    util::fingerprint(&[&format!("{what:?}")])
+}
+
 /// What is asked for by simulating `name` in configuration `s`.
 pub fn case(
     name: &str,
@@ -167,6 +176,7 @@ pub fn case(
         machine: machine_name.to_owned(),
         fingerprint: util::fingerprint(&[&format!("{m:?}")]),
         config: s.name.clone(),
+        placement: placement(s),
         threads: c.threads,
         base: c.base.unwrap_or(w.default_base),
         window: c.window.unwrap_or(m.core.window),

@@ -154,13 +154,16 @@ pub fn run(a: &SweepArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What `line` is compared with: the same in the first configuration asked for.
+/// What `line` is compared with: the same in the first configuration asked for, if
+/// it was asked for itself.
 fn first_of<'a>(line: &Line, done: &'a [Line], cases: &[Ready<'_>]) -> Option<&'a Line> {
-    let like = |config: &str| Case {
-        config: config.to_owned(),
+    cases.iter().find(|r| r.case == line.case)?;
+    let like = |case: &Case| Case {
+        config: case.config.clone(),
+        placement: case.placement,
         ..line.case.clone()
     };
-    let first = cases.iter().find(|r| r.case == like(&r.case.config))?;
+    let first = cases.iter().find(|r| r.case == like(&r.case))?;
     done.iter().find(|l| l.case == first.case)
 }
 
@@ -230,6 +233,49 @@ mod tests {
         let e = sweep("").unwrap_err();
         std::fs::remove_file(&file).unwrap();
         assert!(e.contains("is of model lens-0"), "{e}");
+    }
+
+    #[test]
+    fn one_name_of_two_papers_is_two_runs_with_a_baseline_each() {
+        let file =
+            std::env::temp_dir().join(format!("nearwalk-names-{}.jsonl", std::process::id()));
+        let _ = std::fs::remove_file(&file);
+        let sweep = |configs: &str| {
+            // One job, as lines come in the order in which runs end.
+            let words = "sweep --quick --workload stream --threads 1 --jobs 1 --out";
+            let words = words
+                .split(' ')
+                .chain([file.to_str().unwrap(), "--config", configs]);
+            let cli = <Cli as clap::Parser>::parse_from(words);
+            run(&cli.args).unwrap();
+            let (_, done) = Results::open::<Line>(&file).unwrap();
+            done
+        };
+        let native = sweep("F,F+M");
+        assert_eq!(native.len(), 2);
+        let both = sweep("F,FM");
+        let names: Vec<&str> = both.iter().map(|l| &*l.case.config).collect();
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(names, ["F", "F+M", "F", "FM"]);
+        let [f, fm] = [&both[2], &both[3]];
+        assert_eq!(
+            fm.doubt,
+            lens_papers::doubt::of(&setups(&["FM".into()]).unwrap()[0])
+        );
+        // Walks in two dimensions read more lines.
+        assert!(f.cycles_per_walk > native[0].cycles_per_walk, "{f:?}");
+
+        let m = Machine::builtin("e7-4850v3").unwrap();
+        let asked = setups(&["F".to_owned(), "FM".to_owned()]).unwrap();
+        let ready = |(setup, line): (_, &Line)| Ready {
+            case: line.case.clone(),
+            machine: &m,
+            setup,
+        };
+        let cases: Vec<Ready> = asked.iter().zip(&both[2..]).map(ready).collect();
+        let first = |i: usize| first_of(&both[i], &both, &cases).map(|l| l.case.placement);
+        assert_eq!([first(2), first(3)], [Some(f.case.placement); 2]);
+        assert_eq!([first(0), first(1)], [None; 2], "not asked for now");
     }
 
     #[test]

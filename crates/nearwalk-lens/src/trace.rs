@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! `nearwalk lens trace`: record, convert, replay.
 
-use crate::run::{Case, header, line_of, print_lines, setup};
+use crate::run::{Case, header, line_of, placement, print_lines, setup};
 use crate::util;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
@@ -261,6 +261,7 @@ fn replay(a: &ReplayArgs) -> anyhow::Result<ExitCode> {
             machine: a.machine.clone(),
             fingerprint: util::fingerprint(&[&format!("{m:?}")]),
             config: s.name.clone(),
+            placement: placement(&s),
             threads: Some(used.len() as u32),
             base: pace.base,
             window: pace.window,
