@@ -16,7 +16,6 @@ use crate::config::{Scheme, Setup};
 use crate::workload::Scenario;
 use lens::machine::Machine;
 use lens::pipe::Pace;
-use lens::units::Latency;
 
 /// An interval for a prediction, as factors of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -140,18 +139,16 @@ pub fn of(s: &Setup) -> f64 {
 
 /// Constants that no observable of a program that was not published fixes: how
 /// many of its accesses are in flight, what a line from another node costs, and
-/// what a hog has under way. Each is moved both ways, all at once.
+/// what a hog has under way. The first and the last are moved both ways, the cost of
+/// a line upwards alone, and all at once.
 pub fn corners(m: &Machine, pace: Pace) -> Vec<(Machine, Pace)> {
     let mut out = Vec::new();
     for bits in 0..8u8 {
         let by = |bit: u8, down: f64, up: f64| if bits >> bit & 1 == 0 { down } else { up };
-        let (mut m, mut pace) = (m.clone(), pace);
-        pace.window = (pace.window * by(0, 0.5, 2.0)).max(1.0);
-        let [local, remote] = [m.memory.local, m.memory.remote].map(|l| l.at(m.clock).0);
         // Logs have table lines from another socket cost up to half as much
-        // again as the papers' tables have it.
-        let apart = (remote - local) * by(1, 1.0, 1.5);
-        m.memory.remote = Latency::Cycles(local + apart);
+        // again as the papers' tables have it, and never less.
+        let (mut m, mut pace) = (m.clone().with_ways(by(1, 1.0, 1.5)), pace);
+        pace.window = (pace.window * by(0, 0.5, 2.0)).max(1.0);
         m.interferer.outstanding *= by(2, 0.8, 1.25);
         out.push((m, pace));
     }
@@ -161,6 +158,7 @@ pub fn corners(m: &Machine, pace: Pace) -> Vec<(Machine, Pace)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lens::units::Latency;
 
     #[test]
     fn an_interval_is_wider_where_a_placement_does_more() {
@@ -220,7 +218,27 @@ mod tests {
         let corners = corners(&m, pace);
         let windows = corners.iter().map(|c| c.1.window);
         assert_eq!(windows.fold(0.0, f64::max), 6.0);
-        let far = corners.iter().map(|c| c.0.memory.remote.at(m.clock).0);
-        assert_eq!(far.fold(0.0, f64::max), 280.0 + 450.0);
+        let far: Vec<f64> = corners.iter().map(|c| c.0.latency(0, 1)).collect();
+        let times = |l| far.iter().filter(|&&far| far == l).count();
+        // As the file has it, and half as far again: no log has less.
+        assert_eq!((times(280.0 + 300.0), times(280.0 + 450.0)), (4, 4));
+    }
+
+    #[test]
+    fn a_way_that_a_matrix_has_is_open_too() {
+        let mut m = Machine::builtin("e7-4850v3").unwrap();
+        let row = |n| (0..4).map(move |to| if n == to { 300.0 } else { 500.0 });
+        let row = |n| row(n).map(Latency::Cycles).collect();
+        m.matrix.latency = Some((0..4).map(row).collect());
+        let pace = Pace {
+            base: 10.0,
+            window: 3.0,
+        };
+        let far: Vec<f64> = corners(&m, pace)
+            .iter()
+            .map(|c| c.0.latency(0, 1))
+            .collect();
+        assert!(far.contains(&500.0) && far.contains(&600.0), "{far:?}");
+        assert!(corners(&m, pace).iter().all(|c| c.0.latency(1, 1) == 300.0));
     }
 }

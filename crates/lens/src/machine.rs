@@ -5,11 +5,14 @@
 //! and what is allowed. Constants that were fitted (see [`Machine::fitted`])
 //! are frozen in the file; nothing in the model changes them afterwards.
 
+mod error;
 mod nodes;
 
+pub use error::MachineError;
 pub use nodes::{MatrixConfig, Node, NodeClass};
 
 use crate::units::{Bandwidth, Bytes, Hertz, Latency};
+use error::in_range;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -178,11 +181,12 @@ pub struct CacheConfig {
 pub struct MemoryConfig {
     /// Memory on each node.
     pub per_node: Bytes,
-    /// Unloaded load-to-use latency of local memory.
+    /// Unloaded load-to-use latency of local memory, unless there is a matrix.
     pub local: Latency,
-    /// Unloaded load-to-use latency of another node's memory.
+    /// Unloaded load-to-use latency of another node's memory, likewise.
     pub remote: Latency,
-    /// Load-to-use latency of a line found in another node's L3.
+    /// Load-to-use latency of a line found in another node's L3. Where a matrix
+    /// has pairs that differ, that of a pair of average latency.
     pub remote_cache: Latency,
     /// Whether a node keeps the directory of what others cache in its memory,
     /// beside each line, so that a line is read there even if a cache supplies
@@ -236,55 +240,6 @@ pub struct IpiConfig {
     pub minor_fault: Latency,
 }
 
-/// Why a machine description was refused.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum MachineError {
-    /// Not TOML, a missing or unknown key, or a bad quantity.
-    #[error("machine file: {0}")]
-    Syntax(#[from] toml::de::Error),
-    /// A value out of its range.
-    #[error("machine file: {key} is {value}; {allowed}")]
-    Range {
-        /// The key.
-        key: String,
-        /// Its value.
-        value: String,
-        /// What is allowed.
-        allowed: String,
-    },
-    /// What a part has for itself is not as it wants it.
-    #[error("machine file: [part.{name}]: {why}")]
-    Part {
-        /// The part.
-        name: String,
-        /// What is wrong with it.
-        why: toml::de::Error,
-    },
-    /// A part has no table that says what it is like.
-    #[error("machine file: there is no [part.{name}]")]
-    LacksPart {
-        /// The part.
-        name: String,
-    },
-    /// A table that no part reads.
-    #[error("machine file: no part reads [part.{name}]; {known}")]
-    NoPart {
-        /// The part.
-        name: String,
-        /// What is allowed.
-        known: String,
-    },
-    /// No built-in machine of that name.
-    #[error("no built-in machine `{name}`; there are {known}, or give the path of a TOML file")]
-    Unknown {
-        /// What was asked for.
-        name: String,
-        /// The names there are.
-        known: String,
-    },
-}
-
 /// The machines that come with the library: name and TOML text.
 pub const BUILTIN: &[(&str, &str)] = &[
     ("e7-4850v3", include_str!("../machines/e7-4850v3.toml")),
@@ -309,7 +264,7 @@ impl Machine {
     ///
     /// # Errors
     /// As [`Machine::from_toml`]; also a key with something in it that is no
-    /// table.
+    /// table, and one that nothing reads on this machine.
     pub fn from_toml_with(text: &str, values: &[(&str, &str)]) -> Result<Self, MachineError> {
         let mut file: toml::Table = toml::from_str(text)?;
         for (key, value) in values {
@@ -333,7 +288,27 @@ impl Machine {
         }
         let m: Machine = file.try_into()?;
         m.check()?;
-        Ok(m)
+        match values.iter().find_map(|(k, v)| Some((k, v, m.unread(k)?))) {
+            None => Ok(m),
+            Some((key, value, why)) => Err(MachineError::Range {
+                key: (*key).to_owned(),
+                value: (*value).to_owned(),
+                allowed: format!("nothing reads it: {why}"),
+            }),
+        }
+    }
+
+    /// Why nothing of this machine goes by `key`, if so.
+    pub fn unread(&self, key: &str) -> Option<&'static str> {
+        match key {
+            "memory.local" | "memory.remote" if self.matrix.latency.is_some() => {
+                Some("matrix.latency has a latency for each pair of nodes")
+            }
+            "memory.link_bandwidth" if self.matrix.link_bandwidth.is_some() => {
+                Some("matrix.link_bandwidth has one for each pair of nodes")
+            }
+            _ => None,
+        }
     }
 
     /// One of the [`BUILTIN`] machines.
@@ -389,6 +364,98 @@ impl Machine {
                     names => format!("there are {}", names.join(", ")),
                 },
             }),
+        }
+    }
+
+    /// All nodes in order: the sockets, then the classes.
+    pub fn nodes(&self) -> Vec<Node> {
+        let socket = Node {
+            cores: self.cores_per_socket,
+            memory: self.memory.per_node,
+            latency: self.memory.local,
+            bandwidth: self.memory.bandwidth,
+            random_efficiency: self.memory.random_efficiency,
+        };
+        nodes::in_order(socket, self.sockets, &self.node, &self.matrix)
+    }
+
+    /// Nodes that have CPUs.
+    pub fn nodes_with_cpus(&self) -> Vec<usize> {
+        let nodes = self.nodes();
+        (0..nodes.len()).filter(|&n| nodes[n].cores > 0).collect()
+    }
+
+    /// Node of each physical core; cores are numbered node by node.
+    pub fn node_of_cores(&self) -> Vec<usize> {
+        let nodes = self.nodes();
+        let of = |(n, node): (usize, &Node)| std::iter::repeat_n(n, node.cores);
+        nodes.iter().enumerate().flat_map(of).collect()
+    }
+
+    /// Hardware threads in all.
+    pub fn cpus(&self) -> usize {
+        self.node_of_cores().len() * self.threads_per_core
+    }
+
+    /// Unloaded latency, in cycles, of the memory of `home` from `from`:
+    /// unless there is a matrix, `memory.remote` and what the home's memory
+    /// takes longer than a socket's.
+    pub fn latency(&self, from: usize, home: usize) -> f64 {
+        let at = |l: Latency| l.at(self.clock).0;
+        if let Some(matrix) = &self.matrix.latency {
+            return at(matrix[from][home]);
+        }
+        let memory = at(self.nodes()[home].latency);
+        match from == home {
+            true => memory,
+            false => at(self.memory.remote) + (memory - at(self.memory.local)),
+        }
+    }
+
+    /// Unloaded latency, in cycles, of a line that the L3 of `holder`, another
+    /// node, supplies to `from`: `memory.remote_cache`, and with a matrix as much
+    /// more or less as this pair's latency is than the mean of all pairs with CPUs.
+    pub fn cache_latency(&self, from: usize, holder: usize) -> f64 {
+        let flat = self.memory.remote_cache.at(self.clock).0;
+        let Some(matrix) = &self.matrix.latency else {
+            return flat;
+        };
+        let at = |from: usize, home: usize| matrix[from][home].at(self.clock).0;
+        let cpus = self.nodes_with_cpus();
+        let homes = |from| cpus.iter().filter(move |&&home| home != from);
+        let pairs: Vec<f64> = cpus
+            .iter()
+            .flat_map(|&from| homes(from).map(move |&home| at(from, home)))
+            .collect();
+        match pairs.len() {
+            0 => flat,
+            n => flat * at(from, holder) / (pairs.iter().sum::<f64>() / n as f64),
+        }
+    }
+
+    /// The same machine, with a way from node to node `factor` times as long: what
+    /// the memory of another takes more than from itself.
+    pub fn with_ways(mut self, factor: f64) -> Self {
+        let clock = self.clock;
+        let at = |l: Latency| l.at(clock).0;
+        let farther = |near, far| Latency::Cycles(at(near) + (at(far) - at(near)) * factor);
+        self.memory.remote = farther(self.memory.local, self.memory.remote);
+        if let Some(matrix) = &mut self.matrix.latency {
+            let diagonal: Vec<Latency> = (0..matrix.len()).map(|n| matrix[n][n]).collect();
+            for row in matrix.iter_mut() {
+                for (to, &own) in row.iter_mut().zip(&diagonal) {
+                    *to = farther(own, *to);
+                }
+            }
+        }
+        self
+    }
+
+    /// Throughput of the link that brings lines of `home` to `from`.
+    pub fn link_bandwidth(&self, from: usize, home: usize) -> Bandwidth {
+        match &self.matrix.link_bandwidth {
+            Some(matrix) => matrix[from][home],
+            None => self.memory.link_bandwidth,
         }
     }
 
@@ -481,19 +548,8 @@ impl Machine {
                 });
             }
         }
-        self.check_nodes()
+        nodes::check(&self.nodes(), &self.node, &self.matrix)
     }
-}
-
-fn in_range(key: &str, value: f64, lo: f64, hi: f64) -> Result<(), MachineError> {
-    if (lo..=hi).contains(&value) {
-        return Ok(());
-    }
-    Err(MachineError::Range {
-        key: key.to_owned(),
-        value: value.to_string(),
-        allowed: format!("{lo} to {hi} is allowed"),
-    })
 }
 
 trait Names {

@@ -33,6 +33,9 @@ pub fn run(a: &FitArgs) -> anyhow::Result<ExitCode> {
     if let Some(bad) = keys.iter().find(|k| !KEYS.contains(k)) {
         anyhow::bail!("`{bad}` cannot be fitted; there are {}", KEYS.join(", "));
     }
+    if let Some((key, why)) = keys.iter().find_map(|k| Some((k, m.unread(k)?))) {
+        anyhow::bail!("`{key}` of {} cannot be fitted: {why}", m.name);
+    }
     let text = std::fs::read_to_string(&a.file).with_context(|| a.file.display().to_string())?;
     let name = a.file.file_name().unwrap_or_default().to_string_lossy();
     let Content::Runs(data) = parse(&name, &text)? else {

@@ -61,8 +61,9 @@ pub struct Choices {
     /// A quick look instead of a settled result
     #[arg(long)]
     quick: bool,
-    /// Run eight more times with constants that nothing published fixes, each
-    /// moved both ways, and widen intervals by what comes of it
+    /// Run eight more times with constants that nothing published fixes moved
+    /// (accesses in flight and a hog's lines both ways, what another node's memory
+    /// takes longer up by half), and widen intervals by what comes of it
     #[arg(long)]
     spread: bool,
 }

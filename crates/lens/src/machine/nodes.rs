@@ -6,7 +6,7 @@
 //! without CPUs. A `[matrix]` says what the way between two nodes is like,
 //! where one number for all pairs is not enough.
 
-use super::{Machine, MachineError};
+use super::error::{MachineError, in_range};
 use crate::units::{Bandwidth, Bytes, Latency};
 use serde::Deserialize;
 
@@ -61,121 +61,77 @@ pub struct Node {
     pub random_efficiency: f64,
 }
 
-impl Machine {
-    /// All nodes in order: the sockets, then the classes.
-    pub fn nodes(&self) -> Vec<Node> {
-        let socket = Node {
-            cores: self.cores_per_socket,
-            memory: self.memory.per_node,
-            latency: self.memory.local,
-            bandwidth: self.memory.bandwidth,
-            random_efficiency: self.memory.random_efficiency,
+/// All nodes: `sockets` like `socket`, then those of `classes`.
+pub(super) fn in_order(
+    socket: Node,
+    sockets: usize,
+    classes: &[NodeClass],
+    matrix: &MatrixConfig,
+) -> Vec<Node> {
+    let mut nodes = vec![socket; sockets];
+    for class in classes {
+        let node = Node {
+            cores: class.cores,
+            memory: class.memory.unwrap_or(socket.memory),
+            latency: class.latency.unwrap_or(socket.latency),
+            bandwidth: class.bandwidth.unwrap_or(socket.bandwidth),
+            random_efficiency: class.random_efficiency.unwrap_or(socket.random_efficiency),
         };
-        let mut nodes = vec![socket; self.sockets];
-        for class in &self.node {
-            let node = Node {
-                cores: class.cores,
-                memory: class.memory.unwrap_or(socket.memory),
-                latency: class.latency.unwrap_or(socket.latency),
-                bandwidth: class.bandwidth.unwrap_or(socket.bandwidth),
-                random_efficiency: class.random_efficiency.unwrap_or(socket.random_efficiency),
-            };
-            nodes.extend(std::iter::repeat_n(node, class.count));
-        }
-        let diagonal = self.matrix.latency.iter().flatten().enumerate();
-        for (node, (n, row)) in nodes.iter_mut().zip(diagonal) {
-            // A row too short is refused when the file is read.
-            node.latency = row.get(n).copied().unwrap_or(node.latency);
-        }
-        nodes
+        nodes.extend(std::iter::repeat_n(node, class.count));
     }
-
-    /// Nodes that have CPUs.
-    pub fn nodes_with_cpus(&self) -> Vec<usize> {
-        let nodes = self.nodes();
-        (0..nodes.len()).filter(|&n| nodes[n].cores > 0).collect()
+    let diagonal = matrix.latency.iter().flatten().enumerate();
+    for (node, (n, row)) in nodes.iter_mut().zip(diagonal) {
+        // A row too short is refused when the file is read.
+        node.latency = row.get(n).copied().unwrap_or(node.latency);
     }
+    nodes
+}
 
-    /// Node of each physical core; cores are numbered node by node.
-    pub fn node_of_cores(&self) -> Vec<usize> {
-        let nodes = self.nodes();
-        let of = |(n, node): (usize, &Node)| std::iter::repeat_n(n, node.cores);
-        nodes.iter().enumerate().flat_map(of).collect()
+/// Refuses nodes and ways between them that cannot be.
+pub(super) fn check(
+    nodes: &[Node],
+    classes: &[NodeClass],
+    matrix: &MatrixConfig,
+) -> Result<(), MachineError> {
+    let range = in_range;
+    for (i, class) in classes.iter().enumerate() {
+        let key = |k: &str| format!("node {}, {k}", i + 1);
+        range(&key("count"), class.count as f64, 1.0, 64.0)?;
+        range(&key("cores"), class.cores as f64, 0.0, 1024.0)?;
     }
-
-    /// Hardware threads in all.
-    pub fn cpus(&self) -> usize {
-        self.node_of_cores().len() * self.threads_per_core
+    range("nodes", nodes.len() as f64, 1.0, 64.0)?;
+    for (i, n) in nodes.iter().enumerate() {
+        let key = |k: &str| format!("{k} of node {i}");
+        range(&key("bandwidth (B/s)"), n.bandwidth.0, 1e8, 1e13)?;
+        range(&key("random_efficiency"), n.random_efficiency, 0.1, 1.0)?;
+        range(&key("memory (B)"), n.memory.0 as f64, 4096.0, 1e18)?;
     }
-
-    /// Unloaded latency, in cycles, of the memory of `home` from `from`:
-    /// unless there is a matrix, `memory.remote` and what the home's memory
-    /// takes longer than a socket's.
-    pub fn latency(&self, from: usize, home: usize) -> f64 {
-        let at = |l: Latency| l.at(self.clock).0;
-        if let Some(matrix) = &self.matrix.latency {
-            return at(matrix[from][home]);
-        }
-        let memory = at(self.nodes()[home].latency);
-        match from == home {
-            true => memory,
-            false => at(self.memory.remote) + (memory - at(self.memory.local)),
-        }
-    }
-
-    /// Throughput of the link that brings lines of `home` to `from`.
-    pub fn link_bandwidth(&self, from: usize, home: usize) -> Bandwidth {
-        match &self.matrix.link_bandwidth {
-            Some(matrix) => matrix[from][home],
-            None => self.memory.link_bandwidth,
-        }
-    }
-
-    pub(super) fn check_nodes(&self) -> Result<(), MachineError> {
-        let range = super::in_range;
-        for (i, class) in self.node.iter().enumerate() {
-            let key = |k: &str| format!("node {}, {k}", i + 1);
-            range(&key("count"), class.count as f64, 1.0, 64.0)?;
-            range(&key("cores"), class.cores as f64, 0.0, 1024.0)?;
-        }
-        let nodes = self.nodes();
-        range("nodes", nodes.len() as f64, 1.0, 64.0)?;
-        for (i, n) in nodes.iter().enumerate() {
-            let key = |k: &str| format!("{k} of node {i}");
-            range(&key("bandwidth (B/s)"), n.bandwidth.0, 1e8, 1e13)?;
-            range(&key("random_efficiency"), n.random_efficiency, 0.1, 1.0)?;
-            range(&key("memory (B)"), n.memory.0 as f64, 4096.0, 1e18)?;
-        }
-        let square = |key: &str, rows: Option<Vec<usize>>| {
-            let n = nodes.len();
-            match rows {
-                Some(rows) if rows.len() != n || rows.iter().any(|&r| r != n) => {
-                    Err(MachineError::Range {
-                        key: key.to_owned(),
-                        value: format!("of {} rows with {rows:?} columns", rows.len()),
-                        allowed: format!("{n} rows of {n} are, as there are nodes"),
-                    })
-                }
-                _ => Ok(()),
+    let square = |key: &str, rows: Option<Vec<usize>>| {
+        let n = nodes.len();
+        match rows {
+            Some(rows) if rows.len() != n || rows.iter().any(|&r| r != n) => {
+                Err(MachineError::Range {
+                    key: key.to_owned(),
+                    value: format!("of {} rows with {rows:?} columns", rows.len()),
+                    allowed: format!("{n} rows of {n} are, as there are nodes"),
+                })
             }
-        };
-        square(
-            "matrix.latency",
-            self.matrix.latency.as_deref().map(lengths),
-        )?;
-        let links = self.matrix.link_bandwidth.as_ref();
-        square(
-            "matrix.link_bandwidth",
-            links.map(Vec::as_slice).map(lengths),
-        )?;
-        for (from, row) in links.iter().flat_map(|l| l.iter().enumerate()) {
-            for (home, b) in row.iter().enumerate().filter(|(h, _)| *h != from) {
-                let key = format!("matrix.link_bandwidth from {home} to {from} (B/s)");
-                range(&key, b.0, 1e8, 1e13)?;
-            }
+            _ => Ok(()),
         }
-        Ok(())
+    };
+    square("matrix.latency", matrix.latency.as_deref().map(lengths))?;
+    let links = matrix.link_bandwidth.as_ref();
+    square(
+        "matrix.link_bandwidth",
+        links.map(Vec::as_slice).map(lengths),
+    )?;
+    for (from, row) in links.iter().flat_map(|l| l.iter().enumerate()) {
+        for (home, b) in row.iter().enumerate().filter(|(h, _)| *h != from) {
+            let key = format!("matrix.link_bandwidth from {home} to {from} (B/s)");
+            range(&key, b.0, 1e8, 1e13)?;
+        }
     }
+    Ok(())
 }
 
 fn lengths<T>(rows: &[Vec<T>]) -> Vec<usize> {
@@ -185,7 +141,7 @@ fn lengths<T>(rows: &[Vec<T>]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::BUILTIN;
+    use crate::machine::{BUILTIN, Machine};
 
     const SLOW: &str = "
 [[node]]
@@ -217,9 +173,7 @@ cores = 4
         assert_eq!(latencies, [280.0, 580.0, 1000.0, 700.0, 580.0]);
     }
 
-    #[test]
-    fn a_matrix_says_each_pair() {
-        let m = "
+    const PAIRS: &str = "
 [matrix]
 latency = [
     [\"100 ns\", \"150 ns\", \"200 ns\", \"250 ns\"],
@@ -228,10 +182,65 @@ latency = [
     [\"250 ns\", \"200 ns\", \"150 ns\", \"90 ns\"],
 ]
 ";
-        let m = with(m).unwrap();
+
+    #[test]
+    fn a_matrix_says_each_pair() {
+        let m = with(PAIRS).unwrap();
         assert_eq!((m.latency(0, 3), m.latency(3, 2)), (550.0, 330.0));
         assert_eq!(m.latency(3, 3), 198.0);
         assert_eq!(m.link_bandwidth(0, 3).0, 11e9);
+    }
+
+    #[test]
+    fn a_line_of_a_nearer_cache_comes_sooner_where_pairs_differ() {
+        let flat = with("").unwrap();
+        let of = |m: &Machine| [1, 2, 3].map(|holder| m.cache_latency(0, holder).round());
+        assert_eq!(of(&flat), [360.0; 3]);
+        // Of pairs that take 200 ns in the mean.
+        assert_eq!(of(&with(PAIRS).unwrap()), [270.0, 360.0, 450.0]);
+        let memory_alone = PAIRS.replace("[matrix]", "[[node]]\n[matrix]");
+        let memory_alone = memory_alone
+            .replace("ns\"],", "ns\", \"900 ns\"],")
+            .replace(
+                "],\n]",
+                "],\n    [\"900 ns\", \"900 ns\", \"900 ns\", \"900 ns\", \"500 ns\"],\n]",
+            );
+        let m = with(&memory_alone).unwrap();
+        assert_eq!(of(&m), [270.0, 360.0, 450.0], "no cache is there");
+    }
+
+    #[test]
+    fn what_a_matrix_says_cannot_be_said_otherwise() {
+        let text = format!("{}{PAIRS}", BUILTIN[0].1);
+        for key in ["memory.remote", "memory.local"] {
+            let e = Machine::from_toml_with(&text, &[(key, "700 cycles")]);
+            let e = e.unwrap_err().to_string();
+            let says = format!("{key} is 700 cycles; nothing reads it: matrix.latency");
+            assert!(e.contains(&says), "{e}");
+        }
+        let links = "memory.link_bandwidth";
+        let m = Machine::from_toml_with(&text, &[(links, "5 GB/s")]).unwrap();
+        assert_eq!(
+            m.link_bandwidth(0, 1).0,
+            5e9,
+            "the matrix has latencies alone"
+        );
+        let row = "[\"9 GB/s\", \"9 GB/s\", \"9 GB/s\", \"9 GB/s\"],";
+        let text = format!("{text}link_bandwidth = [{}]\n", row.repeat(4));
+        let e = Machine::from_toml_with(&text, &[(links, "5 GB/s")]);
+        let e = e.unwrap_err().to_string();
+        assert!(e.contains("matrix.link_bandwidth"), "{e}");
+    }
+
+    #[test]
+    fn longer_ways_leave_what_is_near_as_it_is() {
+        let m = with(SLOW).unwrap().with_ways(1.5);
+        let latencies = [(0, 0), (0, 1), (0, 4), (4, 4)].map(|(f, h)| m.latency(f, h));
+        assert_eq!(latencies, [280.0, 730.0, 1150.0, 700.0]);
+        let m = with(PAIRS).unwrap().with_ways(2.0);
+        let latencies = [(0, 0), (0, 1), (0, 3), (3, 0)].map(|(f, h)| m.latency(f, h).round());
+        // Twice 50 ns, 160 ns and 150 ns more than where it is.
+        assert_eq!(latencies, [220.0, 440.0, 902.0, 880.0]);
     }
 
     #[test]

@@ -110,7 +110,8 @@ impl Server {
 pub struct QueuedMemory {
     pub(super) nodes: Vec<Server>,
     links: Vec<Server>,
-    remote_cache: f64,
+    /// Latency of a line that another node's cache supplies, by holder and who asks.
+    caches: Box<[f64]>,
     /// A forwarded line is read by its home all the same.
     directory: bool,
     hog: f64,
@@ -139,7 +140,7 @@ impl QueuedMemory {
         QueuedMemory {
             nodes: nodes.iter().enumerate().map(memory).collect(),
             links: (0..n * n).map(link).collect(),
-            remote_cache: m.memory.remote_cache.at(m.clock).0,
+            caches: (0..n * n).map(|i| m.cache_latency(i % n, i / n)).collect(),
             directory: m.memory.directory,
             hog: m.interferer.outstanding,
             patience: match m.cache.prefetch_patience {
@@ -181,7 +182,8 @@ impl Memory for QueuedMemory {
             self.nodes[home].arrive();
         }
         let n = self.nodes.len();
-        self.remote_cache + self.links[holder * n + from].arrive()
+        let way = holder * n + from;
+        self.caches[way] + self.links[way].arrive()
     }
 
     #[inline(always)]
