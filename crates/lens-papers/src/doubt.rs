@@ -14,6 +14,7 @@
 use crate::class::{Class, class};
 use crate::config::{Scheme, Setup};
 use crate::workload::Scenario;
+use lens::layout::{DataPolicy, TablePolicy};
 use lens::machine::Machine;
 use lens::pipe::Pace;
 
@@ -124,17 +125,32 @@ fn is_plain(s: &Setup) -> bool {
         Scenario::VirtualThin => ("LL", Scheme::VMitosis),
         Scenario::VirtualWide => ("F", Scheme::VMitosis),
     };
-    // A hog where nothing is makes no difference.
     Setup::parse(name, scheme).is_ok_and(|p| p.policies == s.policies)
+}
+
+/// Whether a hog runs where something of the program's is.
+fn meets_a_hog(s: &Setup) -> bool {
+    let Some(hog) = s.interferer else {
+        return false;
+    };
+    let p = &s.policies;
+    let table = |t: TablePolicy| !matches!(t, TablePolicy::Fixed(n) if n != hog);
+    let data = !matches!(p.data, DataPolicy::Fixed(n) if n != hog);
+    data || table(p.tables) || p.nested.is_some_and(|n| table(n.tables))
 }
 
 /// The error of what is predicted for `s` beside that baseline; 0 for itself.
 pub fn of(s: &Setup) -> f64 {
-    if is_plain(s) {
+    let (wide, hog) = (s.scenario.is_wide(), meets_a_hog(s));
+    if is_plain(s) && !hog {
         return 0.0;
     }
-    let (wide, hog) = (s.scenario.is_wide(), s.interferer.is_some());
-    of_class(s.policies.nested.is_some(), class(&s.policies, wide, hog))
+    let class = match class(&s.policies, wide, hog) {
+        // What is local is behind the hog.
+        Class::Local if hog => Class::Interferer,
+        class => class,
+    };
+    of_class(s.policies.nested.is_some(), class)
 }
 
 /// Constants that no observable of a program that was not published fixes: how
@@ -199,6 +215,30 @@ mod tests {
         for virtualised in [false, true] {
             assert!(Class::ALL.iter().all(|&c| of_class(virtualised, c) > 0.0));
         }
+    }
+
+    #[test]
+    fn a_hog_is_in_doubt_where_something_is_and_nowhere_else() {
+        let with_hog = |name, scheme, hog| {
+            let mut s = Setup::parse(name, scheme).unwrap();
+            s.interferer = Some(hog);
+            super::of(&s)
+        };
+        let m = |name, hog| with_hog(name, Scheme::Mitosis, hog);
+        assert_eq!([m("LP-LD", 1), m("LP-LD", 3)], [0.0; 2]);
+        assert_eq!(m("LP-LD", 0), of_class(false, Class::Interferer));
+        assert_eq!(m("TLP-LD", 0), of_class(false, Class::Interferer));
+        assert_eq!(m("TLP-LD", 2), of_class(false, Class::Local));
+        assert_eq!(m("LP-RD", 1), of_class(false, Class::Interferer));
+        assert_eq!(m("LP-RD", 2), of_class(false, Class::DataRemote));
+        assert_eq!(m("F", 2), of_class(false, Class::AllSockets));
+        let v = |name, hog| with_hog(name, Scheme::VMitosis, hog);
+        assert_eq!(
+            [v("LL", 0), v("LL", 1)],
+            [of_class(true, Class::Interferer), 0.0]
+        );
+        assert_eq!(v("LR", 1), of_class(true, Class::Interferer));
+        assert_eq!(v("F", 1), of_class(true, Class::AllSockets));
     }
 
     #[test]
