@@ -7,44 +7,8 @@
 
 use crate::cores::{Rest, Tracks};
 use crate::counts::Counts;
-use crate::machine::{Refused, Stacked};
+use crate::machine::{MmuIndex, Stacked};
 use serde::{Deserialize, Serialize};
-
-/// `[part.hatric.energy]`: picojoules an event, unless another unit is named.
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Energy {
-    /// An access, with the instructions around it.
-    pub access: f64,
-    /// A cycle in which a CPU runs the hypervisor.
-    pub hypervisor_cycle: f64,
-    /// A reference to the first private cache.
-    pub l1: f64,
-    /// To the second.
-    pub l2: f64,
-    /// To the shared one.
-    pub l3: f64,
-    /// A line read from or written to stacked memory.
-    pub stacked_line: f64,
-    /// The same off-chip.
-    pub off_chip_line: f64,
-    /// A bit of a directory entry that is read and written.
-    pub directory_bit: f64,
-    /// A bit that a look-up of a translation structure reads, or a co-tag compares.
-    pub translation_bit: f64,
-    /// A bit that a fully associative search compares, in multiples of that.
-    pub cam_factor: f64,
-    /// Watts that a CPU with its private caches leaks.
-    pub cpu_watts: f64,
-    /// Watts that 2^20 bits of the shared cache or of the directory leak.
-    pub sram_watts: f64,
-    /// Watts of both memories that do not depend on what they do.
-    pub memory_watts: f64,
-    /// Area of a CPU, in 2^20 bits of co-tags that would take as much.
-    pub cpu_area: f64,
-    /// Area of a bit of a fully associative store, in bits of co-tags.
-    pub cam_area: f64,
-}
 
 /// Bits of a TLB entry that a look-up reads: tag, frame, permissions.
 const ENTRY_BITS: f64 = 100.0;
@@ -97,32 +61,6 @@ impl Joules {
     }
 }
 
-impl Energy {
-    /// Refuses constants that are below 0, or an area of nothing.
-    pub(crate) fn check(&self) -> Result<(), Refused> {
-        let all = [
-            ("access", self.access),
-            ("hypervisor_cycle", self.hypervisor_cycle),
-            ("l1", self.l1),
-            ("l2", self.l2),
-            ("l3", self.l3),
-            ("stacked_line", self.stacked_line),
-            ("off_chip_line", self.off_chip_line),
-            ("directory_bit", self.directory_bit),
-            ("translation_bit", self.translation_bit),
-            ("cam_factor", self.cam_factor),
-            ("cpu_watts", self.cpu_watts),
-            ("sram_watts", self.sram_watts),
-            ("memory_watts", self.memory_watts),
-            ("cam_area", self.cam_area),
-        ];
-        for (key, value) in all {
-            Refused::unless_in(&format!("part.hatric.energy.{key}"), value, 0.0, 1e9)?;
-        }
-        Refused::unless_in("part.hatric.energy.cpu_area", self.cpu_area, 0.01, 1e6)
-    }
-}
-
 /// Entries that have co-tags or are searched: TLBs, and all others.
 fn entries(m: &Stacked, scale: usize) -> (f64, f64) {
     let t = &m.lens.tlb;
@@ -152,8 +90,8 @@ pub fn of(m: &Stacked, tracks: Tracks, scale: usize, cpus: usize, counts: &Count
     let (t, w) = (&m.lens.tlb, &m.lens.walker);
     let read = |ways: usize| ways as f64 * ENTRY_BITS * e.translation_bit;
     let mmu_ways = match m.extra.mmu_index {
-        crate::machine::MmuIndex::GuestVirtual => w.level2.ways + w.level3.ways + w.level4.ways,
-        crate::machine::MmuIndex::GuestPhysical => m.extra.mmu_ways,
+        MmuIndex::GuestVirtual => w.level2.ways + w.level3.ways + w.level4.ways,
+        MmuIndex::GuestPhysical => m.extra.mmu_ways,
     };
     let second = c(counts.tlb_l2_hits + counts.walks);
     let (extra, fine) = match tracks {

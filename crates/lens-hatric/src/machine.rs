@@ -2,7 +2,6 @@
 //! A machine of the lens with two nodes, stacked memory and memory off-chip, and
 //! what `[part.hatric]` adds to it.
 
-use crate::energy::Energy;
 use lens::machine::{Machine, MachineError};
 use lens::part::Memory;
 use lens::part::memory::QueuedMemory;
@@ -81,6 +80,68 @@ pub struct DirectorySize {
     pub entries: usize,
     /// Entries of a set, 4 to 64.
     pub ways: usize,
+}
+
+/// `[part.hatric.energy]`: picojoules an event, unless another unit is named.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Energy {
+    /// An access, with the instructions around it.
+    pub access: f64,
+    /// A cycle in which a CPU runs the hypervisor.
+    pub hypervisor_cycle: f64,
+    /// A reference to the first private cache.
+    pub l1: f64,
+    /// To the second.
+    pub l2: f64,
+    /// To the shared one.
+    pub l3: f64,
+    /// A line read from or written to stacked memory.
+    pub stacked_line: f64,
+    /// The same off-chip.
+    pub off_chip_line: f64,
+    /// A bit of a directory entry that is read and written.
+    pub directory_bit: f64,
+    /// A bit that a look-up of a translation structure reads, or a co-tag compares.
+    pub translation_bit: f64,
+    /// A bit that a fully associative search compares, in multiples of that.
+    pub cam_factor: f64,
+    /// Watts that a CPU with its private caches leaks.
+    pub cpu_watts: f64,
+    /// Watts that 2^20 bits of the shared cache or of the directory leak.
+    pub sram_watts: f64,
+    /// Watts of both memories that do not depend on what they do.
+    pub memory_watts: f64,
+    /// Area of a CPU, in 2^20 bits of co-tags that would take as much.
+    pub cpu_area: f64,
+    /// Area of a bit of a fully associative store, in bits of co-tags.
+    pub cam_area: f64,
+}
+
+impl Energy {
+    /// Refuses constants that are below 0, or an area of nothing.
+    fn check(&self) -> Result<(), Refused> {
+        let all = [
+            ("access", self.access),
+            ("hypervisor_cycle", self.hypervisor_cycle),
+            ("l1", self.l1),
+            ("l2", self.l2),
+            ("l3", self.l3),
+            ("stacked_line", self.stacked_line),
+            ("off_chip_line", self.off_chip_line),
+            ("directory_bit", self.directory_bit),
+            ("translation_bit", self.translation_bit),
+            ("cam_factor", self.cam_factor),
+            ("cpu_watts", self.cpu_watts),
+            ("sram_watts", self.sram_watts),
+            ("memory_watts", self.memory_watts),
+            ("cam_area", self.cam_area),
+        ];
+        for (key, value) in all {
+            Refused::unless_in(&format!("part.hatric.energy.{key}"), value, 0.0, 1e9)?;
+        }
+        Refused::unless_in("part.hatric.energy.cpu_area", self.cpu_area, 0.01, 1e6)
+    }
 }
 
 /// `[part.hatric]`.

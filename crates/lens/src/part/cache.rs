@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Caches of data and tables.
 
-use super::{PrivateCache, PrivateHit, SharedCache};
+use super::hardware::{PrivateCache, PrivateHit, SharedCache};
 use crate::machine::{Cache, Machine};
 use crate::simd::{Found, Plain};
 use crate::tags::{Hashed, Index, Key, LowBits, TagArray};

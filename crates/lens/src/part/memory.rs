@@ -30,7 +30,7 @@
 //! of some machines give way to what is asked for: they read nothing while that
 //! waits for longer than their patience.
 
-use super::{Memory, fill_by_parts};
+use super::hardware::{Memory, fill_by_parts};
 use crate::machine::{Machine, Node};
 
 /// A line among arrivals that nobody waits for.

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The parts that servers have.
 
+use super::Parts;
 use super::cache::{L1L2, Sliced};
+use super::hardware::Translations;
 use super::memory::QueuedMemory;
 use super::tlb::{PlainNestedTlb, TwoLevelTlb};
 use super::walk_cache::SplitWalkCache;
-use super::{Parts, Translations};
 use crate::machine::{Machine, MachineError};
 use std::marker::PhantomData;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! TLBs.
 
-use super::{Level, Stale, Translation, Translations};
+use super::hardware::{Level, Stale, Translation, Translations};
 use crate::address::{Asid, PageSize};
 use crate::hash::mix;
 use crate::machine::{Entries, Machine};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Page-walk caches.
 
+use super::hardware::{Stale, WalkCache};
 use super::tlb::{Spaces, entries};
-use super::{Stale, WalkCache};
 use crate::address::{Asid, Line};
 use crate::machine::Entries;
 use crate::simd::{Found, Host, Plain};

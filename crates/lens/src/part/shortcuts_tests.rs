@@ -2,10 +2,11 @@
 //! What the standard parts do quickly, against what the traits say it is.
 
 use super::*;
+use crate::address::Line;
 use crate::hash::mix;
 use crate::machine::Machine;
 use crate::part::standard::Standard;
-use crate::part::{Parts, Stale};
+use crate::part::{Parts, PrivateCache, SharedCache, Stale, Translation, Translations, WalkCache};
 use crate::simd::Plain;
 
 /// A part that has nothing but what hardware does.
