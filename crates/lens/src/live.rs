@@ -214,6 +214,25 @@ struct Seat {
     pipe: Pipe,
     stats: [Stats; 2],
     frames: Frames,
+    turn: Turn,
+}
+
+/// The turns in which a CPU is fed.
+///
+/// Whoever feeds one CPU after the other for longer than a quantum (an emulator
+/// with one thread) means that they run at the same time. A turn has the same
+/// cycles then as one of another CPU before it, for as long as that was.
+#[derive(Default)]
+struct Turn {
+    /// Numbers of its latest turn and of the one before, from 1 over all CPUs.
+    latest: u64,
+    before: u64,
+    /// When the latest began.
+    from: f64,
+    /// How long the last one was that has ended.
+    length: f64,
+    /// What it had under way in memory in its last quantum.
+    pressure: Vec<f64>,
 }
 
 /// Where the translations that a TLB may hold lead.
@@ -405,6 +424,11 @@ pub struct Live<P: Parts> {
     map: NodeMap,
     /// Start of the current quantum.
     clock: f64,
+    /// Which CPU's turn it is, and the number of turns so far.
+    current: usize,
+    turns: u64,
+    /// Whether the quantum has lines of several CPUs.
+    mixed: bool,
     steps: Vec<Step>,
 }
 
@@ -444,10 +468,14 @@ impl<P: Parts> Live<P> {
                     pipe: Pipe::new(i, node, pace),
                     stats: Default::default(),
                     frames: Frames::default(),
+                    turn: Turn::default(),
                 })
                 .collect(),
             map,
             clock: 0.0,
+            current: 0,
+            turns: 0,
+            mixed: false,
             steps: Vec::with_capacity(35),
         })
     }
@@ -472,7 +500,8 @@ impl<P: Parts> Live<P> {
     /// that translate its address, or the data's, through the nested table.
     ///
     /// CPUs may be fed in any order. One that was idle resumes at the present
-    /// of the busiest, and is not charged for the time between.
+    /// of the busiest, and is not charged for the time between. Those that are fed
+    /// since a CPU's last turn share bandwidth with it, in turns of whatever length.
     ///
     /// # Panics
     /// If the CPU does not exist, a step's level is not 1 to 5, one is missing,
@@ -487,6 +516,9 @@ impl<P: Parts> Live<P> {
     }
 
     fn make(&mut self, cpu: usize, r: Reference, walk: &mut dyn FnMut(&mut Vec<Step>)) {
+        if cpu != self.current || self.turns == 0 {
+            self.take_turn(cpu);
+        }
         let c = &mut self.cpus[cpu];
         c.pipe.resume(self.clock);
         let before = c.pipe.done;
@@ -508,13 +540,55 @@ impl<P: Parts> Live<P> {
         }
     }
 
+    #[inline(never)]
+    fn take_turn(&mut self, cpu: usize) {
+        let before = &mut self.cpus[self.current];
+        before.turn.length = before.pipe.done - before.turn.from;
+        let so_far = before.pipe.done - self.clock;
+        if !self.mixed && so_far >= QUANTUM / 4.0 {
+            self.end_quantum(self.current, so_far);
+        } else if so_far > 0.0 {
+            self.mixed = true;
+        }
+        self.current = cpu;
+        self.turns += 1;
+        let c = &mut self.cpus[cpu];
+        c.pipe.resume(self.clock);
+        c.turn.before = c.turn.latest;
+        c.turn.latest = self.turns;
+        c.turn.from = c.pipe.done;
+    }
+
     #[cold]
     fn end_quanta(&mut self, cpu: usize) {
         let now = self.cpus[cpu].pipe.done;
         // All quanta that this CPU's last access spanned, as one.
         let quanta = ((now - self.clock) / QUANTUM).floor();
-        self.fabric.memory.end_quantum(quanta * QUANTUM);
-        self.clock += quanta * QUANTUM;
+        self.end_quantum(cpu, quanta * QUANTUM);
+    }
+
+    fn end_quantum(&mut self, cpu: usize, cycles: f64) {
+        if self.mixed {
+            self.fabric.memory.end_quantum(cycles);
+        } else {
+            let mut turn = std::mem::take(&mut self.cpus[cpu].turn);
+            let ran = self.clock - turn.from;
+            let mut beside = Vec::new();
+            // Its own turn is nothing meanwhile.
+            for other in self.cpus.iter().map(|c| &c.turn) {
+                if other.latest > turn.before && other.length > ran {
+                    beside.resize(other.pressure.len().max(beside.len()), 0.0);
+                    for (sum, p) in beside.iter_mut().zip(&other.pressure) {
+                        *sum += p;
+                    }
+                }
+            }
+            let memory = &mut self.fabric.memory;
+            memory.end_quantum_beside(cycles, &beside, &mut turn.pressure);
+            self.cpus[cpu].turn = turn;
+        }
+        self.clock += cycles;
+        self.mixed = false;
     }
 
     /// CPU `cpu` drops all translations, as a load of its page-table root

@@ -291,6 +291,70 @@ fn an_idle_cpu_is_not_charged_for_the_others_time() {
     );
 }
 
+/// Cycles of an access of each of `cpus` CPUs that read lines at random, in turns
+/// of so many accesses, in the second half of the rounds.
+fn in_turns(cpus: usize, turn: u64, rounds: u64) -> f64 {
+    let m = Machine::builtin("e7-4850v3").unwrap();
+    let pace = Pace {
+        base: 0.0,
+        window: 8.0,
+    };
+    let mut l = Live::<Standard>::new(&m, pace, &vec![0; cpus], map()).unwrap();
+    for round in 0..rounds {
+        for i in 0..cpus as u64 * turn {
+            let at = mix(round << 32 | i) % NODE;
+            l.access((i / turn) as usize, load(VA, at), |_| {});
+        }
+        if round == rounds / 2 {
+            l.reset_stats();
+        }
+    }
+    l.total().user.cycles_per_access()
+}
+
+#[test]
+fn cpus_share_bandwidth_in_turns_of_whatever_length() {
+    let alone = in_turns(1, 10_000, 4);
+    assert!((alone / (280.0 / 8.0) - 1.0).abs() < 0.1, "{alone}");
+    // 112 lines under way at once are more than the node is fast enough for.
+    let shared = in_turns(14, 1, 10_000);
+    assert!(shared > 2.0 * alone, "{shared} {alone}");
+    for turn in [1000, 10_000] {
+        let turns = in_turns(14, turn, 6);
+        assert!(
+            (turns / shared - 1.0).abs() < 0.1,
+            "{turn}: {turns} {shared}"
+        );
+    }
+}
+
+#[test]
+fn who_is_fed_no_more_takes_no_bandwidth() {
+    let m = Machine::builtin("e7-4850v3").unwrap();
+    let pace = Pace {
+        base: 0.0,
+        window: 8.0,
+    };
+    let mut l = Live::<Standard>::new(&m, pace, &[0; 14], map()).unwrap();
+    let mut next = 0;
+    let mut feed = |l: &mut Live<Standard>, cpu: usize, n: u64| {
+        for _ in 0..n {
+            next += 1;
+            l.access(cpu, load(VA, mix(next) % NODE), |_| {});
+        }
+    };
+    for _ in 0..3 {
+        (0..14).for_each(|cpu| feed(&mut l, cpu, 10_000));
+    }
+    // As long as the others' last turns were, and then alone.
+    feed(&mut l, 0, 10_000);
+    feed(&mut l, 0, 30_000);
+    l.reset_stats();
+    feed(&mut l, 0, 10_000);
+    let alone = l.stats(0).user.cycles_per_access();
+    assert!((alone / (280.0 / 8.0) - 1.0).abs() < 0.1, "{alone}");
+}
+
 #[test]
 fn wrong_nodes_and_ranges_are_refused_with_their_values() {
     let m = Machine::builtin("e7-4850v3").unwrap();

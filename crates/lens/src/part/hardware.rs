@@ -132,6 +132,14 @@ pub trait Memory {
     }
     /// Ends a quantum of `cycles`: waiting times follow the traffic noted.
     fn end_quantum(&mut self, cycles: f64);
+    /// The same of a quantum whose traffic is of one CPU, beside that of others
+    /// whose quanta ended before: `beside` is the sum of what those left in `own`,
+    /// which says what this one's lines have under way wherever lines wait. Empty is
+    /// nothing. Memory without queues need not tell.
+    fn end_quantum_beside(&mut self, cycles: f64, _beside: &[f64], own: &mut Vec<f64>) {
+        own.clear();
+        self.end_quantum(cycles);
+    }
     /// Puts a bandwidth hog on `node`.
     fn add_interferer(&mut self, node: usize);
 }

@@ -74,18 +74,22 @@ impl Server {
         self.wait
     }
 
-    fn end_quantum(&mut self, cycles: f64) {
-        if self.arrivals == 0 && self.wait == self.idle {
+    /// `beside` are service times of lines that others have under way, in cycles;
+    /// returns those of the lines that came in this quantum.
+    fn end_quantum(&mut self, cycles: f64, beside: f64) -> f64 {
+        if self.arrivals == 0 && self.wait == self.idle && beside == 0.0 {
             // Idle for long: most servers of a machine that one node uses.
-            return;
+            return 0.0;
         }
         let (awaited, others) = (self.arrivals % UNAWAITED, self.arrivals / UNAWAITED);
         let load = (awaited as f64 + others as f64 * self.unawaited) * self.service / cycles;
         self.lines += awaited;
         self.arrivals = 0;
-        let settled = self.queue(self.standing + load * (self.nominal + self.wait));
+        let own = load * (self.nominal + self.wait);
+        let settled = self.queue(self.standing + own + beside);
         // Half of the step, for those who also wait for other things.
         self.wait += 0.5 * (settled - self.wait);
+        own
     }
 
     /// Has `lines` of others under way from now on.
@@ -228,8 +232,16 @@ impl Memory for QueuedMemory {
 
     fn end_quantum(&mut self, cycles: f64) {
         for s in self.nodes.iter_mut().chain(&mut self.links) {
-            s.end_quantum(cycles);
+            s.end_quantum(cycles, 0.0);
         }
+        self.note_waits();
+    }
+
+    fn end_quantum_beside(&mut self, cycles: f64, beside: &[f64], own: &mut Vec<f64>) {
+        own.clear();
+        let beside = beside.iter().copied().chain(std::iter::repeat(0.0));
+        let servers = self.nodes.iter_mut().chain(&mut self.links);
+        own.extend(servers.zip(beside).map(|(s, b)| s.end_quantum(cycles, b)));
         self.note_waits();
     }
 
@@ -415,6 +427,36 @@ mod tests {
         memory.add_interferer(0);
         let wait = memory.read(0, 0) - LOCAL;
         assert!(wait > 0.0 && wait < LINE, "{wait}");
+    }
+
+    #[test]
+    fn those_whose_quanta_ended_before_are_a_hog_to_others() {
+        // Two take turns of many quanta at node 1, 200 lines of each under way: as
+        // 400 at the same time, they get half of what it can do each.
+        let mut m = memory();
+        let quantum = 20_000.0;
+        let mut own = [Vec::new(), Vec::new()];
+        let mut lines = [0u64; 2];
+        for round in 0..8 {
+            for who in 0..2 {
+                let mut due = vec![0.0; 200];
+                for part in 1..=40 {
+                    for t in &mut due {
+                        while *t < quantum * f64::from(part) {
+                            *t += m.read(1, 1);
+                            lines[who] += u64::from(round >= 4);
+                        }
+                    }
+                    let other = own[1 - who].clone();
+                    m.end_quantum_beside(quantum, &other, &mut own[who]);
+                }
+            }
+        }
+        for n in lines {
+            let ours = n as f64 / (4.0 * 40.0 * quantum) * LINE;
+            assert!((ours - 0.5).abs() < 0.02, "{ours}");
+        }
+        assert_eq!(m.read(0, 0), LOCAL, "nobody is at another node");
     }
 
     #[test]
