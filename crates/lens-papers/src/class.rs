@@ -55,8 +55,8 @@ const HOME: usize = 0;
 /// Where a one-socket run's things are, as shares from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Remote {
-    /// Of the dimensions of tables.
-    pub tables: f64,
+    /// Of native or guest tables, and of nested ones.
+    pub tables: [f64; 2],
     /// Of the data.
     pub data: f64,
     /// Whether a hog runs there.
@@ -69,12 +69,8 @@ impl Remote {
     /// Of `policies`, with a hog or without.
     pub fn of(p: &Policies, hog: bool) -> Self {
         let away = |t: TablePolicy| f64::from(u8::from(t != TablePolicy::Fixed(HOME)));
-        let tables = match p.nested {
-            Some(n) => (away(p.tables) + away(n.tables)) / 2.0,
-            None => away(p.tables),
-        };
         Remote {
-            tables,
+            tables: [away(p.tables), p.nested.map_or(0.0, |n| away(n.tables))],
             data: f64::from(u8::from(p.data != DataPolicy::Fixed(HOME))),
             hog,
             huge: matches!(p.huge, HugePolicy::Transparent { .. }),
@@ -83,7 +79,7 @@ impl Remote {
 
     /// The class of such a one-socket run.
     pub fn class(&self) -> Class {
-        match (self.tables > 0.0, self.data > 0.0) {
+        match (self.tables != [0.0; 2], self.data > 0.0) {
             (false, false) => Class::Local,
             _ if self.hog => Class::Interferer,
             (_, true) => Class::DataRemote,

@@ -123,6 +123,17 @@ fn pace_at(effort: f64, default_base: f64) -> Pace {
     }
 }
 
+/// How near a fit came to what it was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Met {
+    /// It is what was asked for.
+    Yes,
+    /// It would have gone further than what may be.
+    AtBound,
+    /// Nothing that may be comes near it.
+    OutOfReach,
+}
+
 /// The workload's own constant from its one all-local run.
 ///
 /// A measured run gives one number that does not depend on the length of the
@@ -130,8 +141,15 @@ fn pace_at(effort: f64, default_base: f64) -> Pace {
 /// between programs is how many of their accesses are in flight together, so
 /// the window is fitted to that share, at the generator's own base. Where no
 /// window from 1 to [`MAX_WINDOW`] has it, the base makes up for the rest, and
-/// where no base comes near it, nearly the largest share that there is will do.
-pub fn fit_pace(m: &Machine, w: &Workload, setup: &Setup, share: f64, budget: Budget) -> Pace {
+/// where no base comes near it, nearly the largest share that there is will do,
+/// which is no fit.
+pub fn fit_pace(
+    m: &Machine,
+    w: &Workload,
+    setup: &Setup,
+    share: f64,
+    budget: Budget,
+) -> (Pace, Met) {
     let at = |effort: f64| {
         let pace = pace_at(effort, w.default_base);
         run(m, w, setup, pace, budget, 1).walk_share()
@@ -140,21 +158,20 @@ pub fn fit_pace(m: &Machine, w: &Workload, setup: &Setup, share: f64, budget: Bu
     // says nothing of what overlaps. The pace that has the most is an extreme
     // one, which hides all latencies; one that has nearly as much need not be.
     let most = at(0.0);
-    let share = if most < NEARLY * share {
-        NEARLY * most
-    } else {
-        share
-    };
+    let out_of_reach = most < NEARLY * share;
+    let share = if out_of_reach { NEARLY * most } else { share };
     let (mut lo, mut hi) = match at(2.0) {
         serial if serial > share => (2.0, 3.0),
         _ if at(1.0) < share => (0.0, 1.0),
         _ => (1.0, 2.0),
     };
-    for _ in 0..7 {
+    for _ in 0..STEPS {
         let middle = (lo + hi) / 2.0;
         let got = at(middle);
         if (got / share - 1.0).abs() < 0.003 {
-            return pace_at(middle, w.default_base);
+            lo = middle;
+            hi = middle;
+            break;
         }
         if got > share {
             lo = middle;
@@ -162,14 +179,23 @@ pub fn fit_pace(m: &Machine, w: &Workload, setup: &Setup, share: f64, budget: Bu
             hi = middle;
         }
     }
-    pace_at((lo + hi) / 2.0, w.default_base)
+    let effort = (lo + hi) / 2.0;
+    let met = match () {
+        () if out_of_reach => Met::OutOfReach,
+        () if lo < hi && is_at_end(effort) => Met::AtBound,
+        () => Met::Yes,
+    };
+    (pace_at(effort, w.default_base), met)
 }
 
-/// Whether `pace`, which [`fit_pace`] gave, is an end of what that tries: it would
-/// have gone further.
-pub fn is_at_bound(pace: Pace, default_base: f64) -> bool {
-    pace.base < 1.02 * MIN_BASE && pace.window > 0.99 * MAX_WINDOW
-        || pace.base > 0.98 * MAX_BASE * default_base
+/// Steps in which the part of the scale is halved where a share is looked for.
+const STEPS: i32 = 7;
+
+/// Whether all steps of [`fit_pace`] went to one end of the scale: it would have gone
+/// further.
+fn is_at_end(effort: f64) -> bool {
+    let part = 0.5f64.powi(STEPS);
+    effort < part || effort > 3.0 - part
 }
 
 #[cfg(test)]
@@ -179,7 +205,7 @@ mod tests {
     use crate::workload::{Scenario, workload};
 
     /// A fit to `share`, and the share that comes of it.
-    fn fit(share: f64) -> (Pace, f64) {
+    fn fit(share: f64) -> (Pace, Met, f64) {
         let m = Machine::builtin("e7-4850v3").unwrap();
         let w = workload("HashJoin", Scenario::Thin).unwrap();
         let setup = Setup::parse("LP-LD", Scheme::Mitosis).unwrap();
@@ -187,25 +213,41 @@ mod tests {
             warm_up: 100_000,
             measured: 30_000,
         };
-        let pace = fit_pace(&m, &w, &setup, share, budget);
-        (pace, run(&m, &w, &setup, pace, budget, 1).walk_share())
+        let (pace, met) = fit_pace(&m, &w, &setup, share, budget);
+        let got = run(&m, &w, &setup, pace, budget, 1).walk_share();
+        (pace, met, got)
     }
 
     #[test]
     fn a_share_within_reach_gives_the_window() {
-        let (pace, share) = fit(0.5);
-        assert_eq!(pace.base, 10.0);
+        let (pace, met, share) = fit(0.5);
+        assert_eq!((pace.base, met), (10.0, Met::Yes));
         assert!((share - 0.5).abs() < 0.01, "{share}");
     }
 
     #[test]
-    fn a_share_beyond_reach_does_not_give_an_extreme_pace() {
-        let (pace, share) = fit(0.95);
+    fn a_share_beyond_reach_gives_no_extreme_pace_and_is_no_fit() {
+        let (pace, met, share) = fit(0.95);
+        assert_eq!(met, Met::OutOfReach);
         assert!(share < 0.8, "out of reach: {share}");
         assert_eq!(pace.base, 10.0);
         assert!(pace.window < MAX_WINDOW / 2.0, "{pace:?}");
-        let bounds = [0.0, 0.1, 2.9, 3.0].map(|effort| is_at_bound(pace_at(effort, 10.0), 10.0));
-        assert_eq!(bounds, [true, false, false, true]);
-        assert!(!is_at_bound(pace, 10.0));
+    }
+
+    #[test]
+    fn a_fit_that_would_go_further_is_at_a_bound_at_either_end() {
+        let (pace, met, share) = fit(0.0001);
+        assert_eq!(met, Met::AtBound, "{share}");
+        assert!(pace.base > 0.9 * 10.0 * MAX_BASE, "{pace:?}");
+        let most = {
+            let (_, _, share) = fit(0.95);
+            share / NEARLY
+        };
+        let (pace, met, share) = fit(most * 1.02);
+        assert_eq!(met, Met::AtBound, "{share}");
+        assert!(
+            pace.base < 1.1 * MIN_BASE && pace.window > 0.9 * MAX_WINDOW,
+            "{pace:?}"
+        );
     }
 }

@@ -13,8 +13,11 @@ pub struct Run {
     /// Runtime in cycles of all CPUs, or seconds where cycles are missing;
     /// the median if it was run several times.
     pub runtime: f64,
-    /// Walker-active cycles over runtime cycles.
+    /// Walker-active cycles over runtime cycles, all dimensions together: each
+    /// walker counts its own, so with two of them up to 2.
     pub walk_share: Option<f64>,
+    /// The part of it that nested walks take.
+    pub nested_share: Option<f64>,
 }
 
 /// Runs of one file.
@@ -68,6 +71,7 @@ struct Raw {
     cycles: Option<f64>,
     seconds: Option<f64>,
     walk: Option<f64>,
+    nested: Option<f64>,
 }
 
 /// Reads a reference file called `name`.
@@ -108,6 +112,7 @@ pub fn parse(name: &str, text: &str) -> Result<Content, ReferenceError> {
     .iter()
     .filter_map(|k| column(k))
     .collect();
+    let nested = column("ept_walk");
     let mut raw = Vec::new();
     for (line, row) in rows {
         let fail = |what: String| ReferenceError {
@@ -141,6 +146,7 @@ pub fn parse(name: &str, text: &str) -> Result<Content, ReferenceError> {
             cycles: cycles.map(number).transpose()?.flatten(),
             seconds: seconds.map(number).transpose()?.flatten(),
             walk: walk.into_iter().sum(),
+            nested: nested.map_or(Ok(Some(0.0)), number)?,
         });
     }
     let lower = name.to_ascii_lowercase();
@@ -199,11 +205,13 @@ fn dataset(name: &str, virtualised: bool, scheme: Scheme, raw: &[Raw]) -> Datase
             continue;
         };
         let walk_share = pick(|x| Some(x.walk? / x.cycles?));
+        let nested_share = pick(|x| Some(x.nested? / x.cycles?));
         out.runs.push(Run {
             workload: r.workload.clone(),
             setup,
             runtime,
             walk_share,
+            nested_share,
         });
     }
     out
@@ -247,6 +255,8 @@ mod tests {
         assert!(d.virtualised);
         assert_eq!(d.runs.len(), 1);
         assert_eq!(d.runs[0].runtime, 120.0);
+        let shares = [d.runs[0].walk_share, d.runs[0].nested_share];
+        assert_eq!(shares, [Some(40.0 / 120.0), Some(15.0 / 120.0)]);
         assert!(d.skipped[0].contains("a ZZ") && d.skipped[1].contains("no runtime"));
     }
 
@@ -258,6 +268,16 @@ mod tests {
             panic!()
         };
         assert_eq!(d.runs[1].runtime, 563.0);
+    }
+
+    #[test]
+    fn a_native_run_walks_in_one_dimension() {
+        let text = "workload,config,runtime_cycles,walk_cycles\na,LP-LD,100,40\n";
+        let Content::Runs(d) = parse("n.csv", text).unwrap() else {
+            panic!()
+        };
+        let run = &d.runs[0];
+        assert_eq!((run.walk_share, run.nested_share), (Some(0.4), Some(0.0)));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use crate::class::{Apart, Class, Remote, class};
 use crate::config::{Scheme, Setup};
-use crate::experiment::{Budget, fit_pace, is_at_bound, run};
+use crate::experiment::{Budget, Met, fit_pace, run};
 use crate::reference::{Dataset, Run};
 use crate::workload::{Scenario, workload};
 use lens::machine::Machine;
@@ -36,6 +36,10 @@ pub struct Row {
     pub published_walk: Option<f64>,
     /// Predicted walker-active cycles over runtime.
     pub predicted_walk: f64,
+    /// Of both, the part of nested walks.
+    pub published_nested: Option<f64>,
+    /// See there.
+    pub predicted_nested: f64,
     /// Whether the configuration is its own baseline, and so not a
     /// prediction.
     pub is_baseline: bool,
@@ -43,12 +47,13 @@ pub struct Row {
     pub class: Class,
     /// Why it is not scored, if so.
     pub apart: Option<Apart>,
-    /// Published walker-active cycles over runtime of its baseline.
-    pub base_walk: Option<f64>,
+    /// Published share of the time of all walkers that they were active in its
+    /// baseline, by dimension (native or guest, nested).
+    pub base_walks: Option<[f64; 2]>,
     /// Where things are, of a one-socket run on unfragmented memory.
     pub remote: Option<Remote>,
-    /// Whether its program's constant is at a bound of what it may be.
-    pub at_bound: bool,
+    /// Whether its program's constant could not be fitted.
+    pub missed: bool,
 }
 
 impl Row {
@@ -87,8 +92,19 @@ pub struct Fitted {
     pub pace: Pace,
     /// The run that it was fitted to.
     pub from: String,
-    /// Whether it is at a bound of what it may be: then nothing was fitted.
-    pub at_bound: bool,
+    /// How near the run comes to its share of walks with it.
+    pub met: Met,
+}
+
+/// What the model makes of one run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Predicted {
+    /// Cycles of an access.
+    pub cycles: f64,
+    /// Walker-active cycles over all cycles.
+    pub walk: f64,
+    /// The part of it that nested walks take.
+    pub nested: f64,
 }
 
 /// Name of the run that gives a workload's own constant.
@@ -135,22 +151,16 @@ pub fn fit_all(m: &Machine, data: &Dataset, budget: Budget) -> Vec<Fitted> {
             base: w.default_base,
             window: m.core.window,
         };
-        let (pace, from) = match (setup, share) {
+        let ((pace, met), from) = match (setup, share) {
             // GUPS' base is among what the machine's constants were fitted
             // with.
-            _ if w.name == "GUPS" => (default, "GUPS (machine fit)".to_owned()),
+            _ if w.name == "GUPS" => ((default, Met::Yes), "GUPS (machine fit)".to_owned()),
             (Ok(setup), Some(share)) => (fit_pace(m, &w, &setup, share, budget), name.to_owned()),
-            _ => (
-                Pace {
-                    base: w.default_base,
-                    window: m.core.window,
-                },
-                "default".to_owned(),
-            ),
+            _ => ((default, Met::Yes), "default".to_owned()),
         };
         let (dataset, workload) = (data.name.clone(), r.workload.clone());
         out.push(Fitted {
-            at_bound: is_at_bound(pace, w.default_base),
+            met,
             dataset,
             workload,
             scenario,
@@ -162,7 +172,7 @@ pub fn fit_all(m: &Machine, data: &Dataset, budget: Budget) -> Vec<Fitted> {
 }
 
 /// Predicts one run; `None` if the workload is not modelled.
-pub fn predict(m: &Machine, r: &Run, fitted: &[Fitted], budget: Budget) -> Option<(f64, f64)> {
+pub fn predict(m: &Machine, r: &Run, fitted: &[Fitted], budget: Budget) -> Option<Predicted> {
     let scenario = r.setup.scenario;
     let w = workload(&r.workload, scenario)?;
     let pace = fitted
@@ -170,7 +180,11 @@ pub fn predict(m: &Machine, r: &Run, fitted: &[Fitted], budget: Budget) -> Optio
         .find(|f| f.workload == r.workload && f.scenario == scenario)?
         .pace;
     let s = run(m, &w, &r.setup, pace, budget, 1);
-    Some((s.cycles_per_access(), s.walk_share()))
+    Some(Predicted {
+        cycles: s.cycles_per_access(),
+        walk: s.walk_share(),
+        nested: s.nested_share(),
+    })
 }
 
 /// Whether two runs are one for the model.
@@ -198,8 +212,19 @@ pub fn distinct(data: &Dataset) -> (Vec<usize>, Vec<usize>) {
     (first, map)
 }
 
-/// Joins predictions (in the order of `data.runs`) with what was published.
-pub fn rows(data: &Dataset, fitted: &[Fitted], predicted: &[Option<(f64, f64)>]) -> Vec<Row> {
+/// Joins predictions for `m` (in the order of `data.runs`) with what was published.
+pub fn rows(
+    m: &Machine,
+    data: &Dataset,
+    fitted: &[Fitted],
+    predicted: &[Option<Predicted>],
+) -> Vec<Row> {
+    // Each walker counts the cycles in which it is active.
+    let walkers = m.walker.walkers as f64;
+    let by_dimension = |r: &Run| {
+        let nested = r.nested_share?;
+        Some([r.walk_share? - nested, nested].map(|share| share / walkers))
+    };
     let base = |r: &Run| {
         data.runs
             .iter()
@@ -207,9 +232,9 @@ pub fn rows(data: &Dataset, fitted: &[Fitted], predicted: &[Option<(f64, f64)>])
     };
     let mut out = Vec::new();
     for (i, (r, p)) in data.runs.iter().zip(predicted).enumerate() {
-        let Some((cycles, walk)) = p else { continue };
+        let Some(p) = p else { continue };
         let Some(b) = base(r) else { continue };
-        let Some((base_cycles, _)) = predicted[b] else {
+        let Some(base_predicted) = predicted[b] else {
             continue;
         };
         let (wide, hog) = (r.setup.scenario.is_wide(), r.setup.interferer.is_some());
@@ -217,10 +242,10 @@ pub fn rows(data: &Dataset, fitted: &[Fitted], predicted: &[Option<(f64, f64)>])
         out.push(Row {
             class,
             apart: apart(data, i, b),
-            base_walk: data.runs[b].walk_share,
-            at_bound: fitted
-                .iter()
-                .any(|f| f.at_bound && f.workload == r.workload && f.scenario == r.setup.scenario),
+            base_walks: by_dimension(&data.runs[b]),
+            missed: fitted.iter().any(|f| {
+                f.met != Met::Yes && f.workload == r.workload && f.scenario == r.setup.scenario
+            }),
             remote: (!wide && class != Class::Fragmented)
                 .then(|| Remote::of(&r.setup.policies, hog)),
             dataset: data.name.clone(),
@@ -230,9 +255,11 @@ pub fn rows(data: &Dataset, fitted: &[Fitted], predicted: &[Option<(f64, f64)>])
             config: r.setup.name.clone(),
             baseline: r.setup.baseline,
             published: r.runtime / data.runs[b].runtime,
-            predicted: cycles / base_cycles,
+            predicted: p.cycles / base_predicted.cycles,
             published_walk: r.walk_share,
-            predicted_walk: *walk,
+            predicted_walk: p.walk,
+            published_nested: r.nested_share,
+            predicted_nested: p.nested,
             is_baseline: r.setup.name == r.setup.baseline,
         });
     }
@@ -348,18 +375,76 @@ pub(crate) fn row(config: &str, published: f64, predicted: f64) -> Row {
         predicted,
         published_walk: None,
         predicted_walk: 0.0,
+        published_nested: None,
+        predicted_nested: 0.0,
         is_baseline: config == "LP-LD",
         class: Class::Local,
         apart: None,
-        base_walk: None,
+        base_walks: None,
         remote: None,
-        at_bound: false,
+        missed: false,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reference::{Content, parse};
+
+    #[test]
+    fn rows_of_a_program_whose_share_of_walks_is_out_of_reach_count_as_missed() {
+        let m = Machine::builtin("e7-4850v3").unwrap();
+        let budget = Budget {
+            warm_up: 100_000,
+            measured: 30_000,
+        };
+        let missed = |walk: u32| {
+            let text = format!(
+                "workload,config,runtime_cycles,walk_cycles\n\
+                 HashJoin,LP-LD,1000,{walk}\nHashJoin,RP-LD,1500,\n"
+            );
+            let Content::Runs(data) = parse("n.csv", &text).unwrap() else {
+                panic!()
+            };
+            let fitted = fit_all(&m, &data, budget);
+            let p = Predicted {
+                cycles: 1.0,
+                walk: 0.5,
+                nested: 0.0,
+            };
+            let rows = rows(&m, &data, &fitted, &[Some(p); 2]);
+            (fitted[0].met, rows[1].missed)
+        };
+        assert_eq!(missed(500), (Met::Yes, false));
+        assert_eq!(missed(950), (Met::OutOfReach, true));
+    }
+
+    #[test]
+    fn walks_take_a_part_of_the_time_of_all_walkers() {
+        let text = "workload,config,exec_s,cycles,dtlb_load_walk,dtlb_store_walk,ept_walk\n\
+                    GUPS,LL,1,100,60,20,90\nGUPS,RR,1,200,100,20,180\n";
+        let Content::Runs(data) = parse("v.csv", text).unwrap() else {
+            panic!()
+        };
+        let m = Machine::builtin("gold-6252").unwrap();
+        let p = Predicted {
+            cycles: 1.0,
+            walk: 1.5,
+            nested: 0.7,
+        };
+        let rows = rows(&m, &data, &[], &[Some(p); 2]);
+        let [guest, nested] = rows[1].base_walks.unwrap();
+        // 1.7 walkers of two were active.
+        assert!((guest - 0.4).abs() < 1e-9 && (nested - 0.45).abs() < 1e-9);
+        assert_eq!(
+            (rows[1].published_walk, rows[1].published_nested),
+            (Some(1.5), Some(0.9))
+        );
+        assert_eq!(
+            (rows[1].predicted_walk, rows[1].predicted_nested),
+            (1.5, 0.7)
+        );
+    }
 
     #[test]
     fn summary_counts_predictions_and_order() {

@@ -39,7 +39,7 @@ fn model(m: &Machine, l: &Log, budget: Budget) -> anyhow::Result<Option<Counts>>
             base: w.default_base,
             window: m.core.window,
         },
-        _ => fit_pace(m, &w, &setup, l.counts.walk_share, budget),
+        _ => fit_pace(m, &w, &setup, l.counts.walk_share, budget).0,
     };
     Ok(Some(Counts::of(&run(m, &w, &setup, pace, budget, 1))))
 }

@@ -12,16 +12,17 @@ const APART: f64 = 1.10;
 
 /// Prints errors, coverage and orders by class, and rows outside of their
 /// intervals.
-pub fn print(rows: &[Row]) {
+pub fn print(rows: &[Row]) -> anyhow::Result<()> {
     println!("\nOne program left out at a time (modelled beside published)");
     let count = |why| rows.iter().filter(|r| r.apart == Some(why)).count();
-    let at_bound = rows
+    let missed = rows
         .iter()
-        .filter(|r| r.apart.is_none() && r.at_bound)
+        .filter(|r| r.apart.is_none() && r.missed)
         .count();
-    if at_bound > 0 {
+    if missed > 0 {
         println!(
-            "  {at_bound} rows are of programs whose fit is at a bound: they count as outside"
+            "  {missed} rows are of programs whose fit is at a bound or out of reach: they count \
+             as outside"
         );
     }
     println!(
@@ -32,7 +33,7 @@ pub fn print(rows: &[Row]) {
         count(Apart::Training)
     );
     for (title, virtualised) in [("native", false), ("virtual", true)] {
-        let all = leave_one_out(rows, |r| r.virtualised == virtualised);
+        let all = leave_one_out(rows, |r| r.virtualised == virtualised)?;
         if all.rows == 0 {
             continue;
         }
@@ -42,7 +43,7 @@ pub fn print(rows: &[Row]) {
         );
         for class in Class::ALL {
             let of = |r: &Row| r.virtualised == virtualised && r.class == class;
-            let left = leave_one_out(rows, of);
+            let left = leave_one_out(rows, of)?;
             if left.rows > 0 {
                 line(class.name(), &left, orders(rows, of));
             }
@@ -61,6 +62,7 @@ pub fn print(rows: &[Row]) {
             );
         }
     }
+    Ok(())
 }
 
 /// What intervals of all classes are made of, as [`lens_papers::doubt`] keeps them.

@@ -201,12 +201,14 @@ mod tests {
             predicted: 2.0,
             published_walk: Some(0.5),
             predicted_walk: 1.5,
+            published_nested: None,
+            predicted_nested: 0.0,
             is_baseline: false,
             class: Class::Local,
             apart: None,
-            base_walk: None,
+            base_walks: None,
             remote: None,
-            at_bound: false,
+            missed: false,
         };
         let s = chart("a < b", &[row("GUPS", "LP-LD"), row("XSBench", "RPI-LD+M")]);
         for text in [

@@ -8,7 +8,7 @@ use lens::machine::Machine;
 use lens_papers::class::Apart;
 use lens_papers::counters::parse as parse_counters;
 use lens_papers::cross::interval_for;
-use lens_papers::experiment::Budget;
+use lens_papers::experiment::{Budget, Met};
 use lens_papers::reference::{Content, Dataset, parse};
 use lens_papers::validate::{
     Fitted, Row, Summary, distinct, filed_twice, fit_all, ordered_pairs, predict, rows, summarise,
@@ -107,7 +107,7 @@ pub fn run(a: &ValidateArgs) -> anyhow::Result<ExitCode> {
         from += n;
     }
     if a.cross {
-        cross::print(&all);
+        cross::print(&all)?;
     }
     if let Some(path) = &a.intervals {
         let text = cross::intervals(&all);
@@ -157,15 +157,13 @@ fn export(a: &ValidateArgs, all: &[Row]) -> anyhow::Result<()> {
     }
     if let Some(path) = &a.csv {
         let mut text = String::from(
-            "dataset,workload,config,baseline,published,predicted,low,high,published_walk,predicted_walk\n",
+            "dataset,workload,config,baseline,published,predicted,low,high,published_walk,predicted_walk,\
+             published_nested_walk,predicted_nested_walk\n",
         );
         for (r, e) in all.iter().zip(&rows) {
             let end = |x: Option<f64>| x.map_or(String::new(), |x| format!("{x:.4}"));
-            let walk = r
-                .published_walk
-                .map_or(String::new(), |w| format!("{w:.4}"));
             text += &format!(
-                "{},{},{},{},{:.4},{:.4},{},{},{walk},{:.4}\n",
+                "{},{},{},{},{:.4},{:.4},{},{},{},{:.4},{},{:.4}\n",
                 r.dataset,
                 r.workload,
                 r.config,
@@ -174,7 +172,10 @@ fn export(a: &ValidateArgs, all: &[Row]) -> anyhow::Result<()> {
                 r.predicted,
                 end(e.low),
                 end(e.high),
-                r.predicted_walk
+                end(r.published_walk),
+                r.predicted_walk,
+                end(r.published_nested),
+                r.predicted_nested
             );
         }
         write(path, text)?;
@@ -202,6 +203,9 @@ struct Exported<'a> {
     high: Option<f64>,
     published_walk: Option<f64>,
     predicted_walk: f64,
+    /// Of both, the part of nested walks.
+    published_nested_walk: Option<f64>,
+    predicted_nested_walk: f64,
     is_baseline: bool,
     /// Why it is not scored when one program is left out, if so.
     apart: Option<&'static str>,
@@ -222,6 +226,8 @@ impl<'a> Exported<'a> {
             predicted: r.predicted,
             published_walk: r.published_walk,
             predicted_walk: r.predicted_walk,
+            published_nested_walk: r.published_nested,
+            predicted_nested_walk: r.predicted_nested,
             is_baseline: r.is_baseline,
         }
     }
@@ -266,7 +272,7 @@ fn predict_dataset(
     );
     eprint!("\r{:60}\r", "");
     let predicted: Vec<_> = map.into_iter().map(|i| done[i]).collect();
-    let rows = rows(data, &fitted, &predicted);
+    let rows = rows(m, data, &fitted, &predicted);
     (fitted, rows)
 }
 
@@ -283,11 +289,15 @@ fn print_dataset(data: &Dataset, fitted: &[Fitted], rows: &[Row], all: &[Row]) {
             f.pace.base,
             f.pace.window,
             f.from,
-            if f.at_bound { ": AT A BOUND" } else { "" }
+            match f.met {
+                Met::Yes => "",
+                Met::AtBound => ": AT A BOUND",
+                Met::OutOfReach => ": OUT OF REACH, nearly the largest share that there is",
+            }
         );
     }
     println!(
-        "  {:<10} {:<12} {:>9} {:>9} {:>15} {:>7}   {:>9} {:>9}",
+        "  {:<10} {:<12} {:>9} {:>9} {:>15} {:>7}   {:>12} {:>12}",
         "workload",
         "config",
         "published",
@@ -298,9 +308,13 @@ fn print_dataset(data: &Dataset, fitted: &[Fitted], rows: &[Row], all: &[Row]) {
         "walk pred"
     );
     for r in rows {
-        let walk = r
-            .published_walk
-            .map_or("-".into(), |w| format!("{:.1}%", 100.0 * w));
+        // Walks of the native or guest tables, and nested ones.
+        let walks = |all: f64, nested: f64| match data.virtualised {
+            true => format!("{:.1}+{:.1}%", 100.0 * (all - nested), 100.0 * nested),
+            false => format!("{:.1}%", 100.0 * all),
+        };
+        let published = r.published_walk.zip(r.published_nested);
+        let published = published.map_or("-".into(), |(all, nested)| walks(all, nested));
         let e = Exported::new(r, all);
         let interval = match (e.low, e.high) {
             (Some(low), Some(high)) => format!("{low:.3} to {high:.3}"),
@@ -312,15 +326,15 @@ fn print_dataset(data: &Dataset, fitted: &[Fitted], rows: &[Row], all: &[Row]) {
             format!("{:+.1}%", 100.0 * r.error())
         };
         println!(
-            "  {:<10} {:<12} {:>9.3} {:>9.3} {:>15} {:>7}   {:>9} {:>8.1}%",
+            "  {:<10} {:<12} {:>9.3} {:>9.3} {:>15} {:>7}   {:>12} {:>12}",
             r.workload,
             r.config,
             r.published,
             r.predicted,
             interval,
             error,
-            walk,
-            100.0 * r.predicted_walk
+            published,
+            walks(r.predicted_walk, r.predicted_nested)
         );
     }
     for s in &data.skipped {
