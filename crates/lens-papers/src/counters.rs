@@ -22,6 +22,9 @@ pub struct Counts {
     pub levels: Option<[f64; 3]>,
     /// Lines of data loads that come from memory, a walk.
     pub misses: Option<f64>,
+    /// The same of a thousand loads and stores. A log's are all of the program's, of
+    /// which generators make those that may miss.
+    pub misses_of_thousand: Option<f64>,
 }
 
 /// One program's log.
@@ -47,6 +50,9 @@ impl Counts {
             refs: Some(s.walk_refs as f64 / walks),
             levels: Some([near, s.walk_l3, memory].map(|n| n as f64 / walks)),
             misses: Some((s.data_mem[0] + s.data_mem[1]) as f64 / walks),
+            misses_of_thousand: Some(
+                1000.0 * (s.data_mem[0] + s.data_mem[1]) as f64 / s.accesses.max(1) as f64,
+            ),
         }
     }
 }
@@ -93,6 +99,11 @@ pub fn parse(name: &str, text: &str) -> Result<Option<Vec<Log>>, ReferenceError>
         };
         let walks = need("load_walks")? + need("store_walks")?;
         let cycles = need("load_walk_cycles")? + need("store_walk_cycles")?;
+        let misses = logged("l3_load_misses")?;
+        let accesses = match columns.contains(&"loads") {
+            true => Some(need("loads")? + need("stores")?),
+            false => None,
+        };
         let own = [logged("walker_loads_l1")?, logged("walker_loads_l2")?];
         let levels = match (
             own,
@@ -110,7 +121,8 @@ pub fn parse(name: &str, text: &str) -> Result<Option<Vec<Log>>, ReferenceError>
                 cycles: cycles / walks,
                 refs: levels.map(|l| l.iter().sum::<f64>() / walks),
                 levels: levels.map(|l| l.map(|n| n / walks)),
-                misses: logged("l3_load_misses")?.map(|m| m / walks),
+                misses: misses.map(|m| m / walks),
+                misses_of_thousand: misses.zip(accesses).map(|(m, n)| 1000.0 * m / n),
             },
         });
     }
@@ -137,6 +149,11 @@ mod tests {
         let b = &logs[1];
         assert_eq!((&*b.workload, b.counts.cycles), ("B", 10.0));
         assert_eq!((b.counts.refs, b.counts.misses), (None, None));
+        assert_eq!(a.misses_of_thousand, None, "no column of loads");
+        let with = HEADER.replace("cycles,load_walks", "cycles,loads,stores,load_walks");
+        let text = format!("{with}f,A,LP-LD,1000,400,100,9,1,390,10,10,2,6,2,30\n");
+        let logs = parse("c.csv", &text).unwrap().unwrap();
+        assert_eq!(logs[0].counts.misses_of_thousand, Some(60.0));
         assert_eq!(parse("d.csv", "workload,config,cycles\n").unwrap(), None);
         let e = parse("c.csv", &format!("{HEADER}f,A,LP-LD,x,9,1,1,1,,,,,\n")).unwrap_err();
         assert_eq!((e.line, e.to_string().contains("`x`")), (2, true));
@@ -152,10 +169,12 @@ mod tests {
             walk_l3: 6,
             walk_mem: [[1, 1], [0, 0]],
             data_mem: [30, 0],
+            accesses: 120,
             ..Stats::default()
         };
         let c = Counts::of(&s);
         assert_eq!((c.refs, c.levels), (Some(2.0), Some([1.2, 0.6, 0.2])));
         assert_eq!((c.walk_share, c.cycles, c.misses), (0.4, 40.0, Some(3.0)));
+        assert_eq!(c.misses_of_thousand, Some(250.0));
     }
 }

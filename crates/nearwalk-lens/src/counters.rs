@@ -17,8 +17,17 @@ pub fn print(m: &Machine, logs: &[Log], jobs: usize, budget: Budget) -> anyhow::
         "\nCounters of all-local runs, a walk (logged: published; modelled at the logged share of walks)"
     );
     println!(
-        "  {:<10} {:<8} {:>7} {:>7} {:>6} {:>8} {:>6} {:>7} {:>9}",
-        "workload", "", "walking", "cycles", "lines", "own L1/2", "L3", "memory", "data miss"
+        "  {:<10} {:<8} {:>7} {:>7} {:>6} {:>8} {:>6} {:>7} {:>9} {:>9}",
+        "workload",
+        "",
+        "walking",
+        "cycles",
+        "lines",
+        "own L1/2",
+        "L3",
+        "memory",
+        "data miss",
+        "of 1000"
     );
     for (l, c) in logs.iter().zip(modelled) {
         let Some(c) = c? else { continue };
@@ -48,13 +57,14 @@ fn line(workload: &str, what: &str, c: &Counts) {
     let number = |x: Option<f64>| x.map_or("-".to_owned(), |x| format!("{x:.2}"));
     let level = |i: usize| number(c.levels.map(|l| l[i]));
     println!(
-        "  {workload:<10} {what:<8} {:>6.1}% {:>7.1} {:>6} {:>8} {:>6} {:>7} {:>9}",
+        "  {workload:<10} {what:<8} {:>6.1}% {:>7.1} {:>6} {:>8} {:>6} {:>7} {:>9} {:>9}",
         100.0 * c.walk_share,
         c.cycles,
         number(c.refs),
         level(0),
         level(1),
         level(2),
-        number(c.misses)
+        number(c.misses),
+        number(c.misses_of_thousand)
     );
 }
