@@ -137,3 +137,91 @@ pub fn fit(
     }
     base
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Scheme, Setup};
+
+    const BUDGET: Budget = Budget {
+        warm_up: 20_000,
+        measured: 10_000,
+    };
+
+    /// Runs of GUPS that `m` would have published, at a base of 20 cycles.
+    fn published(m: &Machine) -> Vec<Run> {
+        let pace = Pace {
+            base: 20.0,
+            window: m.core.window,
+        };
+        let one = |name: &&str| {
+            let setup = Setup::parse(name, Scheme::Mitosis).unwrap();
+            let w = workload("GUPS", setup.scenario).unwrap();
+            let s = run(m, &w, &setup, pace, BUDGET, 1);
+            Run {
+                workload: "GUPS".into(),
+                setup,
+                // Of equal work: windows of one length end some accesses apart.
+                runtime: s.cycles_per_access(),
+                walk_share: Some(s.walk_share()),
+                nested_share: Some(0.0),
+            }
+        };
+        ["LP-LD", "RP-LD", "LP-RD"].iter().map(one).collect()
+    }
+
+    #[test]
+    fn every_key_is_set_and_got_and_nothing_else_moves() {
+        let m = Machine::builtin("e7-4850v3").unwrap();
+        for key in KEYS {
+            let mut other = m.clone();
+            let value = 1.5 * get(&m, key);
+            set(&mut other, key, value);
+            for k in KEYS {
+                let expected = if k == key { value } else { get(&m, k) };
+                assert_eq!(get(&other, k), expected, "{k} after {key}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_loss_is_of_gups_on_one_socket_beside_its_baseline() {
+        let m = Machine::builtin("e7-4850v3").unwrap();
+        let runs = published(&m);
+        assert!(loss(&m, 20.0, &runs, BUDGET) < 1e-12);
+        // Twice as slow as published, of which logarithms are squared, and the half
+        // of 0.1 squared.
+        let mut slower = runs.clone();
+        slower[1].runtime /= 2.0;
+        slower[1].walk_share = runs[1].walk_share.map(|share| share - 0.1);
+        let expected = (2f64.ln().powi(2) + 0.5 * 0.01) / 4.5;
+        assert!((loss(&m, 20.0, &slower, BUDGET) - expected).abs() < 1e-9);
+        // All in another unit, or of another program, says nothing.
+        let mut seconds = runs.clone();
+        seconds.iter_mut().for_each(|r| r.runtime /= 2.2e9);
+        let mut others = runs[1].clone();
+        (others.workload, others.runtime) = ("Redis".into(), 1.0);
+        seconds.push(others);
+        assert!(loss(&m, 20.0, &seconds, BUDGET) < 1e-9);
+        assert_eq!(loss(&m, 20.0, &runs[1..], BUDGET), 0.0, "no baseline");
+    }
+
+    #[test]
+    fn a_fit_finds_the_constant_that_was_published_with() {
+        let mut truth = Machine::builtin("e7-4850v3").unwrap();
+        set(&mut truth, "memory.remote", 760.0);
+        let runs = published(&truth);
+        let mut m = Machine::builtin("e7-4850v3").unwrap();
+        let before = loss(&m, 20.0, &runs, BUDGET);
+        let mut told = Vec::new();
+        let base = fit(&mut m, &["memory.remote"], &runs, BUDGET, |loss, key, _| {
+            told.push((loss, key.to_owned()));
+        });
+        let remote = get(&m, "memory.remote");
+        assert!((remote / 760.0 - 1.0).abs() < 0.04, "{remote}");
+        assert!((base / 20.0 - 1.0).abs() < 0.11, "{base}");
+        assert_eq!(told[0], (before, "start".to_owned()));
+        assert!(told.windows(2).all(|w| w[1].0 < w[0].0), "{told:?}");
+        assert_eq!(get(&m, "memory.local"), get(&truth, "memory.local"));
+    }
+}

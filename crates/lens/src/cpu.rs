@@ -293,3 +293,104 @@ impl<P: Parts, H: Host, T: Tables> Cpu<'_, P, H, T> {
         cycles
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::Fabric;
+    use crate::layout::{
+        Backing, DataPolicy, HugePolicy, Init, Layout, Nested, Policies, RegionSpec, TablePolicy,
+    };
+    use crate::machine::Machine;
+    use crate::part::standard::Standard;
+    use crate::pipe::Pace;
+    use crate::simd::Plain;
+    use crate::tables::{Computed, salts};
+    use crate::units::Bytes;
+
+    fn layout(m: &Machine, tables: usize, nested: Option<usize>) -> Layout {
+        let region = RegionSpec {
+            name: "r",
+            bytes: Bytes::gib(1),
+            init: Init::Single,
+            backing: Backing::Mapped,
+        };
+        let policies = Policies {
+            data: DataPolicy::Fixed(0),
+            tables: TablePolicy::Fixed(tables),
+            huge: HugePolicy::Never,
+            nested: nested.map(|node| Nested {
+                tables: TablePolicy::Fixed(node),
+                huge: 0.0,
+            }),
+        };
+        Layout::on(m, &[region], policies)
+    }
+
+    /// Counters of each of `accesses`, made one after the other by the CPU of a
+    /// cold machine, on node 0.
+    fn each<const NESTED: bool>(m: &Machine, l: &Layout, accesses: &[Access]) -> Vec<Stats> {
+        let mut fabric = Fabric::<Standard>::new(m, 1, false);
+        let pace = Pace {
+            base: 0.0,
+            window: 1.0,
+        };
+        let mut pipe = Pipe::new(0, 0, pace);
+        let (mut bits, mut lazy) = (None, None);
+        accesses
+            .iter()
+            .map(|&a| {
+                let mut stats = Stats::default();
+                let levels = m.page_table_levels;
+                let tables = Computed::<NESTED>::new(l, 0, levels, &salts(), &mut bits, &mut lazy);
+                let at = fabric.seen_from(0, 0, &mut stats);
+                let host = Plain;
+                Cpu { host, at, tables }.access(&mut pipe, a);
+                stats
+            })
+            .collect()
+    }
+
+    #[test]
+    fn an_access_is_a_walk_and_a_line_and_the_next_one_what_is_left_of_them() {
+        let m = Machine::builtin("e7-4850v3").unwrap();
+        let at = |l: crate::units::Latency| l.at(m.clock).0;
+        let l = layout(&m, 1, None);
+        let va = l.start(0);
+        let [first, again, page] = [va, va, va + 4096].map(Access::load);
+        let s = each::<false>(&m, &l, &[first, again, page]);
+        let overhead = at(m.walker.overhead);
+        assert_eq!((s[0].walks, s[0].walk_refs), (1, 4));
+        assert_eq!(s[0].walk_mem, [[0, 4], [0, 0]]);
+        assert_eq!(s[0].walk_cycles, overhead + 4.0 * 580.0);
+        assert_eq!(
+            (s[0].walk_stall, s[0].data_stall),
+            (s[0].walk_cycles, 280.0)
+        );
+        assert_eq!(
+            (s[1].walks, s[1].tlb_l1, s[1].data_stall),
+            (0, 1, at(m.cache.l1.latency))
+        );
+        // The neighbour's entry is in the same line, below a walk-cache hit.
+        assert_eq!((s[2].walk_refs, s[2].walk_mem), (1, [[0; 2]; 2]));
+        assert_eq!(s[2].walk_cycles, overhead + at(m.cache.l1.latency));
+        assert!(s.iter().all(|s| s.nested_walk_cycles == 0.0));
+    }
+
+    #[test]
+    fn nested_walks_are_counted_apart_from_those_that_need_them() {
+        let m = Machine::builtin("e7-4850v3").unwrap();
+        let overhead = m.walker.overhead.at(m.clock).0;
+        for (guest, nested) in [(0, 0), (1, 0), (0, 1), (1, 1)] {
+            let l = layout(&m, guest, Some(nested));
+            let s = &each::<true>(&m, &l, &[Access::load(l.start(0))])[0];
+            let [guest, nested] = [guest, nested].map(|n| [280.0, 580.0][n]);
+            assert_eq!((s.walks, s.walk_refs), (1, 24));
+            // One for each of the guest's tables and one for the data.
+            let nested = 5.0 * (overhead + 4.0 * nested);
+            assert!((s.nested_walk_cycles - nested).abs() < 1e-6, "{s:?}");
+            let all = nested + overhead + 4.0 * guest;
+            assert!((s.walk_cycles - all).abs() < 1e-6, "{s:?}");
+        }
+    }
+}
