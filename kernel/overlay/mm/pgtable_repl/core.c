@@ -273,14 +273,11 @@ static nodemask_t repl_take_lacking(struct pgtable_repl_owner *owner,
 
 /*
  * Its trees become those of @policy.  Under its lock; what is left goes to @pages.
- * Trees of @gone are still to be taken down, in further holds, which is for those that
- * are whole: a lazy one has few copies.  Returns whether that was all but for these; if
- * not, what is outdated is to go first.
+ * Returns whether that was all: if not, what is outdated is to go first, in further holds.
  */
 static bool repl_set_locked(struct mm_struct *mm,
 			    const struct pgtable_repl_policy *policy,
-			    struct repl_wait *wait, struct list_head *pages,
-			    nodemask_t *gone)
+			    struct repl_wait *wait, struct list_head *pages)
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
 	struct pgtable_repl_owner *owner = &repl->owner;
@@ -290,7 +287,7 @@ static bool repl_set_locked(struct mm_struct *mm,
 	bool was_lazy = pgtable_repl_is_lazy(&owner->policy);
 	/* Copies are of one kind or the other: between these, all are replaced. */
 	bool anew = was_on && on && owner->policy.mode != policy->mode;
-	nodemask_t add, del, lacking, redo = NODE_MASK_NONE;
+	nodemask_t add, del, go, lacking;
 	bool settled;
 
 	/* Who asks now, gets it now. */
@@ -302,9 +299,12 @@ static bool repl_set_locked(struct mm_struct *mm,
 	} else {
 		nodes_andnot(add, policy->nodes, owner->policy.nodes);
 		nodes_andnot(del, owner->policy.nodes, policy->nodes);
-		/* What a lazy tree lacks is made by the faults of a new one. */
-		if (lazy)
-			nodes_and(redo, owner->policy.nodes, lacking);
+	}
+	go = del;
+	/* What a lazy tree lacks is made by the faults of a new one. */
+	if (lazy && was_lazy) {
+		nodes_and(lacking, lacking, owner->policy.nodes);
+		nodes_or(go, go, lacking);
 	}
 	if (on && !was_on)
 		pgtable_repl_hold(repl);
@@ -312,36 +312,14 @@ static bool repl_set_locked(struct mm_struct *mm,
 	WRITE_ONCE(repl->to_build, 0);
 	pgtable_repl_set_policy(repl, policy);
 
-	/*
-	 * What is left of what is being taken down is of whole trees: these are built
-	 * upon, but for lazy ones.
-	 */
-	if (lazy && !was_lazy && virt_to_ptdesc(mm->pgd)->pt_repl)
-		pgtable_repl_outdate(mm);
-	else if (anew)
-		pgtable_repl_del_all(mm, pages);
-	else if (!nodes_empty(redo))
-		pgtable_repl_del_trees(mm, &redo, pages);
+	if (!nodes_empty(go))
+		pgtable_repl_outdate(mm, &go);
 	settled = pgtable_repl_settle(mm, pages);
 	/* All of them, not just new ones: repairs what had no memory before. */
 	if (on && settled) {
 		pgtable_repl_free_soon(wait);
 		pgtable_repl_add_trees(mm, &policy->nodes);
 	}
-	if (!anew && !nodes_empty(del)) {
-		if (was_lazy) {
-			pgtable_repl_del_trees(mm, &del, pages);
-		} else {
-			pgtable_repl_del_begin(mm, &del);
-			if (!pgtable_repl_del_some(mm, &del, pages))
-				*gone = del;
-		}
-	}
-	/* Domains may have changed under the trees that have just gone. */
-	settled = pgtable_repl_settle(mm, pages) && settled;
-	/* If somebody gets no further, where there are to be none, too. */
-	if (!settled)
-		pgtable_repl_rebuild(owner, on ? &policy->nodes : &node_states[N_MEMORY]);
 	/* An access that failed for what a lazy tree lacked was tried again till now. */
 	WRITE_ONCE(repl->lazy, lazy);
 
@@ -357,6 +335,36 @@ static bool repl_set_locked(struct mm_struct *mm,
 	return settled;
 }
 
+/*
+ * What is outdated goes in further holds of the lock, then trees are made by the policy.
+ * Who does not get that far leaves it to the repair.
+ */
+static void repl_set_rest(struct mm_struct *mm, const struct pgtable_repl_policy *policy,
+			  struct repl_wait *wait)
+{
+	struct pgtable_repl_owner *owner = mm_repl_owner(mm);
+	nodemask_t nodes = policy->nodes;
+	bool busy = wait && wait->busy;
+	int nid, err;
+
+	if (nodes_empty(nodes)) {
+		err = pgtable_repl_lock_settled(mm, wait);
+		if (!err)
+			arch_pgtable_repl_unlock(mm);
+	} else {
+		err = pgtable_repl_mm_build(owner, &nodes, wait);
+	}
+	if (!err)
+		return;
+	/* The policy is in force: who goes through many need not come back for that. */
+	if (wait)
+		wait->busy = busy;
+	for_each_node_state(nid, N_MEMORY)
+		if (atomic_long_read(&owner->node_pages[nid]))
+			node_set(nid, nodes);
+	pgtable_repl_rebuild(owner, &nodes);
+}
+
 static int repl_set(struct mm_struct *mm,
 		    const struct pgtable_repl_policy *policy, enum repl_by by,
 		    struct repl_wait *wait)
@@ -364,7 +372,6 @@ static int repl_set(struct mm_struct *mm,
 	bool on = policy->mode != PR_PGTABLE_REPL_OFF;
 	bool lazy = pgtable_repl_is_lazy(policy);
 	struct mem_cgroup *memcg, *old_memcg;
-	nodemask_t gone = NODE_MASK_NONE;
 	unsigned long unshared = 0;
 	LIST_HEAD(pages);
 	bool settled;
@@ -399,7 +406,7 @@ static int repl_set(struct mm_struct *mm,
 		if (!err && on)
 			err = repl_unshare(mm, &unshared, wait);
 		if (!err)
-			settled = repl_set_locked(mm, policy, wait, &pages, &gone);
+			settled = repl_set_locked(mm, policy, wait, &pages);
 		arch_pgtable_repl_unlock(mm);
 		cond_resched();
 	}
@@ -414,10 +421,8 @@ static int repl_set(struct mm_struct *mm,
 		return err;
 	}
 	pgtable_repl_free(&pages, wait);
-	pgtable_repl_del_rest(mm, &gone, wait);
-	/* Who does not get the lock again leaves it to the repair. */
 	if (!settled)
-		pgtable_repl_mm_build(mm_repl_owner(mm), &policy->nodes, wait);
+		repl_set_rest(mm, policy, wait);
 	pgtable_repl_add_rest(mm, wait);
 	if (lazy)
 		pgtable_repl_watch_idle();
@@ -602,8 +607,8 @@ void pgtable_repl_set_off(struct mm_struct *mm)
  * May be called at any time, on a running process.  Asking for what is in force
  * already builds what was lacking for want of memory.
  *
- * Context: process context.  Takes the mmap lock for writing for as long as it
- * takes to walk the tables; page faults under VMA locks go on.
+ * Context: process context.  Takes the mmap lock for writing, several times if there
+ * are many tables; page faults under VMA locks go on.
  * Return: 0, -EINVAL (mode or nodes make no sense), -ENODEV (a node is offline
  * or has no CPUs or no memory), -EOPNOTSUPP (switched off for the system),
  * -ENOMEM (for the bookkeeping; lack of memory for copies is no error), -EINTR

@@ -494,7 +494,7 @@ void repl_domains_thaw(void)
  * @new: the map, which is everybody's from here on
  *
  * Context: who changes domains, one at a time, past repl_domains_freeze() and
- * repl_domain_map_expire(); there are no trees; cpus_read_lock().
+ * repl_domain_map_expire(); nobody walks a tree; cpus_read_lock().
  */
 void repl_domain_map_publish(struct repl_domain_map *new)
 {

@@ -109,7 +109,7 @@ static inline unsigned int repl_domain_of(const struct repl_domain_map *map,
 /*
  * The domain of the CPU that this runs on, or was just running on.  A cache of the
  * map in force, for what cannot look there each time; it changes shortly before that,
- * while nobody has trees.
+ * while nobody walks a tree.
  */
 static __always_inline unsigned int this_domain(void)
 {

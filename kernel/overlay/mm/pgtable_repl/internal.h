@@ -31,8 +31,9 @@ struct ctl_table;
  * @owner: what the memory layer knows of it
  * @unset: nobody has set its policy yet, but is about to, under the mmap lock, maybe
  *	in a later hold of it
- * @stale: its trees are of domains, or of a kind, that are no more: they were withdrawn,
- *	get no more copies, and go first, in holds of the lock by who has that next
+ * @stale: domains whose trees are outdated, for they are to go, are of another kind, or
+ *	domains mean something else: they were withdrawn, get no more copies, and go
+ *	before any are made; bit by bit
  * @loose: a table was moved, to where lazy copies of it may be linked nowhere;
  *	set under its lock
  * @insisted: when its lock was last queued up for in vain (wait.c), in jiffies; 0:
@@ -85,7 +86,6 @@ struct pgtable_repl {
 	struct pgtable_repl_owner owner;
 	bool unset;
 	bool lazy;
-	bool stale;
 	bool loose;
 	bool young;
 	bool young_choosing;
@@ -107,6 +107,7 @@ struct pgtable_repl {
 	bool build_resumed;
 	int build_lacked;
 	atomic_long_t fallbacks;
+	domainmask_t stale;
 	domainmask_t filtered;
 	unsigned int gen;
 	domainmask_t linked;
@@ -141,6 +142,7 @@ unsigned int pgtable_repl_prefetch(struct mm_struct *mm);
 
 /* wait.c */
 int pgtable_repl_lock(struct mm_struct *mm, struct repl_wait *wait);
+int pgtable_repl_lock_settled(struct mm_struct *mm, struct repl_wait *wait);
 bool pgtable_repl_unlock_for_others(struct mm_struct *mm);
 enum repl_insist { REPL_INSIST_MODE, REPL_INSIST_GROUPS, REPL_INSIST_NR };
 void pgtable_repl_insist_work(enum repl_insist which,
@@ -149,21 +151,16 @@ void pgtable_repl_insist_work(enum repl_insist which,
 
 /* withdraw.c */
 void pgtable_repl_all_domains(domainmask_t *domains);
-void pgtable_repl_del_trees(struct mm_struct *mm, const nodemask_t *nodes,
-			    struct list_head *pages);
-void pgtable_repl_del_all(struct mm_struct *mm, struct list_head *pages);
-void pgtable_repl_del_begin(struct mm_struct *mm, const nodemask_t *nodes);
-bool pgtable_repl_del_some(struct mm_struct *mm, const nodemask_t *nodes,
-			   struct list_head *pages);
-void pgtable_repl_outdate(struct mm_struct *mm);
+void pgtable_repl_outdate(struct mm_struct *mm, const nodemask_t *nodes);
+bool pgtable_repl_settled(struct pgtable_repl *repl, const domainmask_t *domains);
 bool pgtable_repl_settle(struct mm_struct *mm, struct list_head *pages);
+void pgtable_repl_del_now(struct mm_struct *mm, const nodemask_t *nodes,
+			  struct list_head *pages);
 void pgtable_repl_withdraw(struct mm_struct *mm);
 
 /* make.c */
 void pgtable_repl_add_trees(struct mm_struct *mm, const nodemask_t *nodes);
 void pgtable_repl_add_rest(struct mm_struct *mm, struct repl_wait *wait);
-void pgtable_repl_del_rest(struct mm_struct *mm, const nodemask_t *nodes,
-			   struct repl_wait *wait);
 void pgtable_repl_new_trees(struct mm_struct *mm, const nodemask_t *nodes);
 
 /* mm_owner.c */

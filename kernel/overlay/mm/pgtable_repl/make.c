@@ -109,42 +109,6 @@ void pgtable_repl_add_rest(struct mm_struct *mm, struct repl_wait *wait)
 }
 
 /**
- * pgtable_repl_del_rest() - take down what pgtable_repl_del_begin() has begun
- * @mm: the address space, which has state; the caller holds a reference to its users,
- *	and not its lock
- * @nodes: the nodes; of these, those that its policy names by now are left alone
- * @wait: as of pgtable_repl_lock()
- *
- * In holds of the lock of a bounded length.  What cannot be taken down, as the lock is
- * not to be had, or who does it is being killed, is left to the repair.
- */
-void pgtable_repl_del_rest(struct mm_struct *mm, const nodemask_t *nodes,
-			   struct repl_wait *wait)
-{
-	struct pgtable_repl_owner *owner = mm_repl_owner(mm);
-	bool all = nodes_empty(*nodes);
-	LIST_HEAD(pages);
-	nodemask_t gone;
-
-	while (!all) {
-		cond_resched();
-		/* One that is about to go gives back everything, once this lets go of it. */
-		if (pgtable_repl_dying(owner) || fatal_signal_pending(current) ||
-		    pgtable_repl_lock(mm, wait)) {
-			pgtable_repl_rebuild(owner, nodes);
-			return;
-		}
-		nodes_andnot(gone, *nodes, owner->policy.nodes);
-		all = nodes_empty(gone) || pgtable_repl_del_some(mm, &gone, &pages);
-		/* Domains may have changed meanwhile. */
-		all = pgtable_repl_settle(mm, &pages) && all;
-		pgtable_repl_unlock_for_others(mm);
-		/* Nobody counts these any more: they do not wait for the rest. */
-		pgtable_repl_free_pages_later(&pages);
-	}
-}
-
-/**
  * pgtable_repl_new_trees() - make the roots of a new address space
  * @mm: the address space, which nobody runs in
  * @nodes: the nodes on which it is to have trees

@@ -92,8 +92,8 @@ struct repl_wait;
  * The memory layer knows of trees only by these.  All but @get may sleep, are called
  * without locks of owners, and wait for the owner's own for no longer than @wait
  * allows (for workers not at all; NULL: until the current task is killed).  -EAGAIN:
- * it could not be had, nothing was done, come back.  Who changes domains calls
- * @withdraw and @build with them frozen, and @trim comes from one worker at a time:
+ * it could not be had, or not for long enough (@wait->got_on), come back.  Who changes
+ * domains calls @withdraw with them frozen, and @trim comes from one worker at a time:
  * neither may do what waits for such a change, or for that worker.
  *
  * @module: whose functions these are, held while a walk calls one; who calls one for
@@ -222,7 +222,7 @@ struct repl_freed {
  * @freed: gets the pages of trees that are taken down, for
  *	pgtable_repl_free_all(); NULL: each address space's are freed with it
  * @busy: one was left as it is; come back
- * @got_on: the last one was had, and of what is outdated there some more has gone
+ * @got_on: of the last one, some of what is outdated has gone, busy or not
  * @insist: queue up for locks for so long, in jiffies, on the worker of
  *	pgtable_repl_insist_work()
  * @since: but not for those that it was in vain for since then, in jiffies

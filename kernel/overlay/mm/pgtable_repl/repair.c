@@ -185,6 +185,8 @@ static bool repl_repair_one(struct pgtable_repl_owner *owner,
 	unsigned long begun = jiffies;
 
 	pgtable_repl_free_soon(wait);
+	if (wait)
+		wait->got_on = false;
 	if (!owner->ops->build(owner, nodes, wait) || (wait && wait->got_on))
 		return true;
 	pgtable_repl_was_busy(owner, begun);

@@ -21,6 +21,10 @@
  */
 #define REPL_INSIST_EACH	(HZ / 4 + 1)
 
+/* How long one that has outdated trees is seen to at a time; and waited for meanwhile. */
+#define REPL_SETTLE_EACH	REPL_WAIT_EACH
+#define REPL_SETTLE_PATIENCE	(HZ / 50 + 1UL)
+
 /*
  * The mode is applied to all processes, and a user can have as many busy ones as
  * he may have processes: policies and limits of groups do not wait behind it.
@@ -146,67 +150,74 @@ bool pgtable_repl_unlock_for_others(struct mm_struct *mm)
 	return contended;
 }
 
-/*
- * Under the lock, take down some more of what is outdated.  Returns 0, with the lock, if
- * nothing of it is left; 1 for one hold more, while there is time; or an error.
- */
-static int repl_settle_more(struct mm_struct *mm, struct repl_wait *wait,
-			    unsigned long begun, struct list_head *pages)
-{
-	unsigned long at, waited = 0, most = REPL_WAIT_EACH + (wait ? wait->insist : 0);
-
-	if (pgtable_repl_settle(mm, pages))
-		return 0;
-	at = jiffies;
-	if (pgtable_repl_unlock_for_others(mm))
-		waited = jiffies - at;
-	if (wait && wait->freed)
-		pgtable_repl_free(pages, wait);
-	else
-		pgtable_repl_free_pages_later(pages);
-	cond_resched();
-	if (!wait)
-		return fatal_signal_pending(current) ? -EINTR : 1;
-	wait->left -= min(waited, wait->left);
-	wait->insist -= min(waited, wait->insist);
-	/* One that is about to go gives back everything, once this lets go of it. */
-	if (jiffies - begun < most && !signal_pending(current) &&
-	    !pgtable_repl_dying(mm_repl_owner(mm)))
-		return 1;
-	wait->busy = true;
-	wait->got_on = true;
-	return -EAGAIN;
-}
-
 /**
  * pgtable_repl_lock() - arch_pgtable_repl_lock() that does not wait for ever
  * @mm: the address space; the caller holds a reference to its users
  * @wait: how long to wait; NULL: until the current task is killed, which is for
  *	who asks for this one process
  *
- * What is outdated has gone then, in holds of the lock of a bounded length.
- *
  * Return: 0, -EINTR (killed), or -EAGAIN with @wait->busy set.
  */
 int pgtable_repl_lock(struct mm_struct *mm, struct repl_wait *wait)
 {
-	unsigned long begun = jiffies;
+	if (wait)
+		return repl_lock_within(mm, wait);
+	return arch_pgtable_repl_lock_killable(mm) ? -EINTR : 0;
+}
+
+/* Whether who takes down what is outdated leaves the rest to others. */
+static bool repl_settled_enough(struct mm_struct *mm, struct repl_wait *wait,
+				unsigned long begun)
+{
+	/* One that is about to go gives back everything, once this lets go of it. */
+	if (pgtable_repl_dying(mm_repl_owner(mm)))
+		return true;
+	if (!wait)
+		return fatal_signal_pending(current);
+	return jiffies - begun >= REPL_SETTLE_EACH || signal_pending(current);
+}
+
+/**
+ * pgtable_repl_lock_settled() - the same, with nothing left that is outdated
+ * @mm: the address space, which has state; likewise
+ * @wait: as of pgtable_repl_lock()
+ *
+ * For who is about to make trees.  What is outdated is taken down in holds of the lock of
+ * a bounded length, and for so long as to be fair to others that @wait goes through; that
+ * takes from what there is for all.  @wait->got_on tells that something has gone.
+ *
+ * Return: as of pgtable_repl_lock(); -EINTR as well if nobody needs the trees any more.
+ */
+int pgtable_repl_lock_settled(struct mm_struct *mm, struct repl_wait *wait)
+{
+	unsigned long begun = jiffies, left = wait ? wait->left : 0, spent;
 	LIST_HEAD(pages);
 	int err;
 
-	if (wait)
-		wait->got_on = false;
-	do {
-		err = 0;
-		if (wait)
-			err = repl_lock_within(mm, wait);
-		else if (arch_pgtable_repl_lock_killable(mm))
+	while (!(err = pgtable_repl_lock(mm, wait)) && !pgtable_repl_settle(mm, &pages)) {
+		pgtable_repl_unlock_for_others(mm);
+		/* Nobody counts these any more: they do not wait for the rest. */
+		pgtable_repl_free_pages_later(&pages);
+		if (wait) {
+			wait->got_on = true;
+			/* Those that the lock was left to give it back in a moment. */
+			wait->left = max(wait->left, REPL_SETTLE_PATIENCE);
+		}
+		if (repl_settled_enough(mm, wait, begun)) {
 			err = -EINTR;
-		if (!err && mm->pgtable_repl)
-			err = repl_settle_more(mm, wait, begun, &pages);
-	} while (err > 0);
-	pgtable_repl_free_with(&pages, wait);
-	return err;
+			break;
+		}
+		cond_resched();
+	}
+	pgtable_repl_free_pages_later(&pages);
+	if (!wait)
+		return err;
+	spent = jiffies - begun;
+	wait->left = left - min(spent, left);
+	wait->insist -= min(spent, wait->insist);
+	if (err)
+		wait->busy = true;
+	return err ? -EAGAIN : 0;
 }
 
 static int __init repl_insist_init(void)

@@ -33,7 +33,7 @@ static void repl_diff(struct repl_check *c, const char *what,
 {
 	/* What is outdated is walked by nobody, and domains may be others by now. */
 	smp_rmb();	/* pairs with pgtable_repl_outdate() */
-	if (READ_ONCE(c->mm->pgtable_repl->stale))
+	if (domainmask_test(domain, &c->mm->pgtable_repl->stale))
 		return;
 	c->report->diffs++;
 	c->diff(c->arg, what, addr, level, domain, canon, copy);
@@ -252,11 +252,9 @@ void arch_pgtable_repl_check(struct mm_struct *mm,
 		/*
 		 * A tree that was withdrawn without the lock waits for it, to be
 		 * taken down or published again; its node lacks copies until then.
-		 * One that the policy does not name any more is being taken down.
 		 */
 		if (!READ_ONCE(repl->roots[domain]) &&
-		    (node_isset(nid, repl->owner.lacking) ||
-		     !node_isset(nid, repl->owner.policy.nodes)))
+		    node_isset(nid, repl->owner.lacking))
 			continue;
 		if ((copy ? pgtable_copy_address(copy) : NULL) !=
 		    repl->roots[domain])

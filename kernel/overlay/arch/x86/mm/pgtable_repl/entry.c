@@ -98,7 +98,7 @@ static void repl_link(struct ptdesc *table, void *entry, pteval_t val,
 		unsigned int domain = copy->domain;
 
 		/* What is outdated gets no more copies. */
-		bool stale = READ_ONCE(copy->mm->pgtable_repl->stale);
+		bool stale = domainmask_test(domain, &copy->mm->pgtable_repl->stale);
 
 		/* The others of these are linked when they fault (lazy.c). */
 		if (copy->lazy && !repl_none(old))

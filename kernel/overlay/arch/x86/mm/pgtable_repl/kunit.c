@@ -110,6 +110,16 @@ void repl_test_tables(struct kunit *test)
 	t->ptep = pte_offset_kernel(t->pmdp, TEST_ADDR);
 }
 
+/* Some more PTE tables, behind the first. */
+void repl_test_more_tables(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	int i;
+
+	for (i = 1; i < TEST_TABLES; i++)
+		KUNIT_ASSERT_EQ(test, pte_alloc(t->mm, t->pmdp + i), 0);
+}
+
 pte_t repl_test_pte(struct repl_test *t)
 {
 	return pte_mkwrite_novma(mk_pte(t->page, PAGE_SHARED));
@@ -296,7 +306,7 @@ void repl_test_exit(struct kunit *test)
 		return;
 	mmap_write_lock(t->mm);
 	tlb_gather_mmu(&tlb, t->mm);
-	free_pgd_range(&tlb, TEST_ADDR, TEST_ADDR + PAGE_SIZE, 0, 0);
+	free_pgd_range(&tlb, TEST_ADDR, TEST_ADDR + TEST_TABLES * PMD_SIZE, 0, 0);
 	tlb_finish_mmu(&tlb);
 	mmap_write_unlock(t->mm);
 #ifdef CONFIG_MEMCG

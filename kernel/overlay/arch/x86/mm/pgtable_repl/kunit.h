@@ -27,6 +27,7 @@
 
 #define TEST_ADDR	0x7f0012345000UL
 #define TEST_NR		16
+#define TEST_TABLES	4
 
 struct repl_test {
 	struct mm_struct *mm;
@@ -55,9 +56,12 @@ unsigned int repl_test_home(struct repl_test *t);
 int repl_test_run_on(struct task_struct *task, unsigned int domain);
 long repl_test_pages(struct repl_test *t);
 void repl_test_tables(struct kunit *test);
+void repl_test_more_tables(struct kunit *test);
 pte_t repl_test_pte(struct repl_test *t);
 void repl_test_fill(struct repl_test *t);
 void repl_test_empty(struct repl_test *t);
+pud_t *repl_test_pud(struct repl_test *t);
+void repl_test_unlink(struct ptdesc *table);
 struct pgtable_copy *repl_test_copy(struct kunit *test);
 void repl_test_walker(struct pgtable_copy *copy, pte_t *ptep, pteval_t bits);
 void repl_test_marks(struct repl_marks *marks, int nid, bool raise);

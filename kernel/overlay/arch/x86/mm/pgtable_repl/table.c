@@ -23,6 +23,8 @@
 #define CREATE_TRACE_POINTS
 #include <trace/events/pgtable_repl.h>
 
+long repl_hold_cost = REPL_COST_HOLD;
+
 /**
  * repl_translate() - the value that a domain's copy holds for an entry
  * @val: canonical entry that points to a table

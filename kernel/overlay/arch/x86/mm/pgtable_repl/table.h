@@ -358,6 +358,11 @@ static inline bool repl_has_domain(struct mm_struct *mm, unsigned int domain)
 #define REPL_COST_COPY		512
 #define REPL_COST_HOLD		(128 * REPL_COST_COPY)
 
+/* Looks that find nothing must not use up a hold, or it would not get further. */
+static_assert(PGTABLE_REPL_DOMAINS_MAX * REPL_COST_LOOK * 5 < REPL_COST_HOLD);
+
+extern long repl_hold_cost;	/* of who takes down; tests make it less */
+
 /*
  * Whether a domain lacks its copy of the table that an entry points to.  A hint
  * without the table's lock: PTE tables of files may go at any time.

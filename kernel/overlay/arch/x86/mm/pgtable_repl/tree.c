@@ -287,9 +287,9 @@ static bool repl_del_some_below(struct repl_del *del, struct ptdesc *table,
  * @domains: domains whose trees nobody walks
  * @pages: gets the pages, for pgtable_repl_free_pages()
  *
- * As much as in one hold of the lock, from the bottom up: trees are whole at any time,
- * and may be published again, or be built upon.  A table that is linked meanwhile has
- * copies only where its parent has, and is found again from there.
+ * As much as in one hold of the lock, from the bottom up: trees are whole at any time.
+ * A table that is linked meanwhile has copies only where its parent has, and is found
+ * again from there.
  *
  * Return: whether nothing but roots is left, as far as can be found from these.
  */
@@ -300,7 +300,7 @@ bool arch_pgtable_repl_del_some(struct mm_struct *mm, const domainmask_t *domain
 		.mm = mm,
 		.domains = domains,
 		.pages = pages,
-		.left = REPL_COST_HOLD,
+		.left = repl_hold_cost,
 	};
 
 	return repl_del_some_below(&del, virt_to_ptdesc(mm->pgd), repl_root_level());

@@ -4,7 +4,7 @@
  */
 #include "kunit.h"
 
-static pud_t *repl_test_pud(struct repl_test *t)
+pud_t *repl_test_pud(struct repl_test *t)
 {
 	return pud_offset(p4d_offset(pgd_offset(t->mm, TEST_ADDR), TEST_ADDR), TEST_ADDR);
 }
@@ -82,7 +82,7 @@ static void repl_test_short_of_memory(struct kunit *test)
 	repl_test_empty(t);
 }
 
-static void repl_test_unlink(struct ptdesc *table)
+void repl_test_unlink(struct ptdesc *table)
 {
 	struct pgtable_copy *copy;
 
@@ -215,7 +215,8 @@ static void repl_test_builds_for_domains_as_they_are(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, domainmask_subset(&repl->building, &now));
 	/* Nor when all trees go. */
 	repl->to_build = 1;
-	pgtable_repl_del_all(t->mm, &pages);
+	pgtable_repl_outdate(t->mm, NULL);
+	KUNIT_EXPECT_TRUE(test, pgtable_repl_settle(t->mm, &pages));
 	KUNIT_EXPECT_EQ(test, repl->to_build, 0);
 	arch_pgtable_repl_unlock(t->mm);
 	pgtable_repl_free(&pages, NULL);
@@ -366,206 +367,6 @@ static void repl_test_builds_what_went_anew(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
 }
 
-/* Trees are being taken down, of which nothing has gone yet; of the nodes returned. */
-static nodemask_t repl_test_taking_down(struct repl_test *t)
-{
-	const struct pgtable_repl_policy off = { .mode = PR_PGTABLE_REPL_OFF };
-	struct pgtable_repl *repl = t->mm->pgtable_repl;
-	nodemask_t nodes = repl->owner.policy.nodes;
-
-	arch_pgtable_repl_lock(t->mm);
-	pgtable_repl_set_policy(repl, &off);
-	pgtable_repl_del_begin(t->mm, &nodes);
-	arch_pgtable_repl_unlock(t->mm);
-	pgtable_repl_unhold(repl);
-	return nodes;
-}
-
-/* Page faults go on meanwhile. */
-static void repl_test_tree_that_goes_does_not_grow(struct kunit *test)
-{
-	struct repl_test *t = test->priv;
-	nodemask_t nodes;
-	pud_t *pud;
-
-	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	repl_test_tables(test);
-	repl_test_copy(test);
-	pud = repl_test_pud(t);
-	nodes = repl_test_taking_down(t);
-	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
-	repl_test_unlink(virt_to_ptdesc(t->ptep));
-	repl_test_unlink(virt_to_ptdesc(t->pmdp));
-	set_pud(pud, *pud);
-	KUNIT_EXPECT_NULL(test, virt_to_ptdesc(t->pmdp)->pt_repl);
-	KUNIT_EXPECT_NOT_NULL(test, virt_to_ptdesc(pud)->pt_repl);
-	KUNIT_EXPECT_TRUE(test, nodes_empty(mm_repl_owner(t->mm)->lacking));
-	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
-	pgtable_repl_del_rest(t->mm, &nodes, NULL);
-	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
-}
-
-/* What has copies while the table above has none any more, as by mremap(), goes, too. */
-static void repl_test_tree_that_goes_is_gone(struct kunit *test)
-{
-	struct repl_test *t = test->priv;
-	nodemask_t nodes;
-	pud_t *pud;
-
-	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	repl_test_tables(test);
-	repl_test_copy(test);
-	pud = repl_test_pud(t);
-	nodes = repl_test_taking_down(t);
-	repl_test_unlink(virt_to_ptdesc(t->pmdp));
-	set_pud(pud, *pud);
-	KUNIT_EXPECT_NULL(test, virt_to_ptdesc(t->pmdp)->pt_repl);
-	KUNIT_EXPECT_NOT_NULL(test, virt_to_ptdesc(t->ptep)->pt_repl);
-	pgtable_repl_del_rest(t->mm, &nodes, NULL);
-	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
-	KUNIT_EXPECT_NULL(test, virt_to_ptdesc(t->ptep)->pt_repl);
-}
-
-/* It is built upon, if it is to be there after all. */
-static void repl_test_tree_that_goes_comes_back(struct kunit *test)
-{
-	struct repl_test *t = test->priv;
-	struct pgtable_copy *root;
-	nodemask_t nodes;
-
-	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	repl_test_tables(test);
-	repl_test_copy(test);
-	root = virt_to_ptdesc(t->mm->pgd)->pt_repl;
-	nodes = repl_test_taking_down(t);
-	repl_test_unlink(virt_to_ptdesc(t->ptep));
-	set_pmd(t->pmdp, *t->pmdp);
-	KUNIT_ASSERT_EQ(test, repl_test_set(t, &nodes), 0);
-	KUNIT_EXPECT_PTR_EQ(test, root, virt_to_ptdesc(t->mm->pgd)->pt_repl);
-	KUNIT_EXPECT_NOT_NULL(test, virt_to_ptdesc(t->ptep)->pt_repl);
-	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
-}
-
-/* What is outdated gets no more copies, and goes before anything is made. */
-static void repl_test_outdated_trees_make_way(struct kunit *test)
-{
-	struct repl_test *t = test->priv;
-	struct pgtable_repl *repl;
-	struct pgtable_copy *copy;
-	struct ptdesc *pte;
-	LIST_HEAD(pages);
-	pud_t *pud;
-
-	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	repl_test_tables(test);
-	repl_test_copy(test);
-	repl = t->mm->pgtable_repl;
-	pte = virt_to_ptdesc(t->ptep);
-	pud = repl_test_pud(t);
-	arch_pgtable_repl_lock(t->mm);
-	pgtable_repl_outdate(t->mm);
-	KUNIT_EXPECT_NULL(test, pgtable_repl_domain_root(t->mm, pte->pt_repl->domain));
-	repl_test_unlink(virt_to_ptdesc(t->pmdp));
-	set_pud(pud, *pud);
-	KUNIT_EXPECT_NULL(test, virt_to_ptdesc(t->pmdp)->pt_repl);
-	arch_pgtable_repl_unlock(t->mm);
-	/* They are not compared any more, whatever their domains are now. */
-	pte->pt_repl->domain ^= 1;
-	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
-	pte->pt_repl->domain ^= 1;
-	arch_pgtable_repl_lock(t->mm);
-	/* Who is about to withdraw them has said so, and may be late. */
-	copy = virt_to_ptdesc(t->mm->pgd)->pt_repl;
-	WRITE_ONCE(repl->roots[copy->domain], pgtable_copy_address(copy));
-	KUNIT_EXPECT_TRUE(test, pgtable_repl_settle(t->mm, &pages));
-	KUNIT_EXPECT_FALSE(test, repl->stale);
-	KUNIT_EXPECT_NULL(test, READ_ONCE(repl->roots[0]));
-	KUNIT_EXPECT_NULL(test, pte->pt_repl);
-	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
-	arch_pgtable_repl_unlock(t->mm);
-	pgtable_repl_free(&pages, NULL);
-	KUNIT_EXPECT_EQ(test, repl_test_set(t, &NODE_MASK_NONE), 0);
-}
-
-/* Between two holds of who replaces whole trees by lazy ones somebody asks otherwise. */
-static void repl_test_outdated_and_off(struct kunit *test)
-{
-	struct repl_test *t = test->priv;
-	nodemask_t nodes;
-
-	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	repl_test_tables(test);
-	repl_test_copy(test);
-	nodes = t->mm->pgtable_repl->owner.policy.nodes;
-	pgtable_repl_outdate(t->mm);
-	KUNIT_EXPECT_EQ(test, repl_test_set(t, &NODE_MASK_NONE), 0);
-	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
-
-	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	pgtable_repl_outdate(t->mm);
-	KUNIT_EXPECT_EQ(test, repl_test_set(t, &nodes), 0);
-	KUNIT_EXPECT_FALSE(test, t->mm->pgtable_repl->stale);
-	KUNIT_EXPECT_NOT_NULL(test, virt_to_ptdesc(t->ptep)->pt_repl);
-	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
-}
-
-/* Who took them down did not get the lock again, and nothing is allowed by now. */
-static void repl_test_rest_is_taken_down(struct kunit *test)
-{
-	struct repl_test *t = test->priv;
-	int mode = sysctl_pgtable_repl_mode, tries;
-	nodemask_t nodes;
-
-	repl_test_tables(test);
-	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	nodes = repl_test_taking_down(t);
-	WRITE_ONCE(sysctl_pgtable_repl_mode, PGTABLE_REPL_SYS_OFF);
-	pgtable_repl_rebuild(mm_repl_owner(t->mm), &nodes);
-	for (tries = 0; tries < 700 && repl_test_pages(t); tries++)
-		msleep(100);
-	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
-	KUNIT_EXPECT_TRUE(test, nodes_empty(mm_repl_owner(t->mm)->lacking));
-	WRITE_ONCE(sysctl_pgtable_repl_mode, mode);
-}
-
-/* Nor is it left where memory is short. */
-static void repl_test_rest_is_dropped(struct kunit *test)
-{
-	struct repl_test *t = test->priv;
-
-	repl_test_tables(test);
-	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	repl_test_taking_down(t);
-	pgtable_repl_drop(mm_repl_owner(t->mm), NULL);
-	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
-	KUNIT_EXPECT_TRUE(test, nodes_empty(mm_repl_owner(t->mm)->dropped));
-}
-
-/* Who is on a list without locks finds whose a copy is after it was taken off. */
-static void repl_test_copy_that_goes_keeps_its_domain(struct kunit *test)
-{
-	struct repl_test *t = test->priv;
-	struct pgtable_copy *copy;
-	unsigned int domain;
-	LIST_HEAD(pages);
-
-	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	repl_test_tables(test);
-	repl_test_copy(test);
-	for_each_copy(copy, virt_to_ptdesc(t->ptep))
-		if (copy->domain)
-			break;
-	if (!copy)
-		copy = virt_to_ptdesc(t->ptep)->pt_repl;
-	domain = copy->domain;
-	arch_pgtable_repl_lock(t->mm);
-	pgtable_repl_del_all(t->mm, &pages);
-	KUNIT_EXPECT_EQ(test, copy->domain, domain);
-	arch_pgtable_repl_unlock(t->mm);
-	pgtable_repl_free(&pages, NULL);
-	KUNIT_EXPECT_EQ(test, repl_test_set(t, &NODE_MASK_NONE), 0);
-}
-
 static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_enable_and_disable),
 	KUNIT_CASE(repl_test_change_of_mask),
@@ -580,14 +381,6 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_moved_while_it_is_built),
 	KUNIT_CASE(repl_test_made_while_off),
 	KUNIT_CASE(repl_test_builds_what_went_anew),
-	KUNIT_CASE(repl_test_tree_that_goes_does_not_grow),
-	KUNIT_CASE(repl_test_tree_that_goes_is_gone),
-	KUNIT_CASE(repl_test_tree_that_goes_comes_back),
-	KUNIT_CASE(repl_test_outdated_trees_make_way),
-	KUNIT_CASE(repl_test_outdated_and_off),
-	KUNIT_CASE_SLOW(repl_test_rest_is_taken_down),
-	KUNIT_CASE(repl_test_rest_is_dropped),
-	KUNIT_CASE(repl_test_copy_that_goes_keeps_its_domain),
 	{ }
 };
 

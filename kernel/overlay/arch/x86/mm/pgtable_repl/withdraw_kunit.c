@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Page-table replication: KUnit tests: trees that go, in holds of the lock, and what is
+ * asked for meanwhile.
+ */
+#include "kunit.h"
+
+/* Trees are being taken down, of which nothing has gone yet; of the nodes returned. */
+static nodemask_t repl_test_taking_down(struct repl_test *t)
+{
+	const struct pgtable_repl_policy off = { .mode = PR_PGTABLE_REPL_OFF };
+	struct pgtable_repl *repl = t->mm->pgtable_repl;
+	nodemask_t nodes = repl->owner.policy.nodes;
+
+	arch_pgtable_repl_lock(t->mm);
+	pgtable_repl_set_policy(repl, &off);
+	pgtable_repl_outdate(t->mm, &nodes);
+	arch_pgtable_repl_unlock(t->mm);
+	pgtable_repl_unhold(repl);
+	return nodes;
+}
+
+/* Who makes trees next takes down what is left. */
+static void repl_test_taken_down(struct repl_test *t)
+{
+	if (!pgtable_repl_lock_settled(t->mm, NULL))
+		arch_pgtable_repl_unlock(t->mm);
+}
+
+/* Page faults go on meanwhile. */
+static void repl_test_tree_that_goes_does_not_grow(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	pud_t *pud;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	repl_test_copy(test);
+	pud = repl_test_pud(t);
+	repl_test_taking_down(t);
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+	repl_test_unlink(virt_to_ptdesc(t->ptep));
+	repl_test_unlink(virt_to_ptdesc(t->pmdp));
+	set_pud(pud, *pud);
+	KUNIT_EXPECT_NULL(test, virt_to_ptdesc(t->pmdp)->pt_repl);
+	KUNIT_EXPECT_NOT_NULL(test, virt_to_ptdesc(pud)->pt_repl);
+	KUNIT_EXPECT_TRUE(test, nodes_empty(mm_repl_owner(t->mm)->lacking));
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+	repl_test_taken_down(t);
+	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
+}
+
+/* What has copies while the table above has none any more, as by mremap(), goes, too. */
+static void repl_test_tree_that_goes_is_gone(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	pud_t *pud;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	repl_test_copy(test);
+	pud = repl_test_pud(t);
+	repl_test_taking_down(t);
+	repl_test_unlink(virt_to_ptdesc(t->pmdp));
+	set_pud(pud, *pud);
+	KUNIT_EXPECT_NULL(test, virt_to_ptdesc(t->pmdp)->pt_repl);
+	KUNIT_EXPECT_NOT_NULL(test, virt_to_ptdesc(t->ptep)->pt_repl);
+	repl_test_taken_down(t);
+	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
+	KUNIT_EXPECT_NULL(test, virt_to_ptdesc(t->ptep)->pt_repl);
+}
+
+/* If it is to be there after all, it goes first, and is made anew. */
+static void repl_test_tree_that_goes_comes_back(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	nodemask_t nodes;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	repl_test_copy(test);
+	nodes = repl_test_taking_down(t);
+	repl_test_unlink(virt_to_ptdesc(t->ptep));
+	set_pmd(t->pmdp, *t->pmdp);
+	KUNIT_ASSERT_EQ(test, repl_test_set(t, &nodes), 0);
+	KUNIT_EXPECT_TRUE(test, domainmask_empty(&t->mm->pgtable_repl->stale));
+	KUNIT_EXPECT_NOT_NULL(test, virt_to_ptdesc(t->ptep)->pt_repl);
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+}
+
+/* What is outdated gets no more copies, and goes before anything is made. */
+static void repl_test_outdated_trees_make_way(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct pgtable_repl *repl;
+	struct pgtable_copy *copy;
+	struct ptdesc *pte;
+	LIST_HEAD(pages);
+	pud_t *pud;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	repl_test_copy(test);
+	repl = t->mm->pgtable_repl;
+	pte = virt_to_ptdesc(t->ptep);
+	pud = repl_test_pud(t);
+	arch_pgtable_repl_lock(t->mm);
+	pgtable_repl_outdate(t->mm, NULL);
+	KUNIT_EXPECT_NULL(test, pgtable_repl_domain_root(t->mm, pte->pt_repl->domain));
+	repl_test_unlink(virt_to_ptdesc(t->pmdp));
+	set_pud(pud, *pud);
+	KUNIT_EXPECT_NULL(test, virt_to_ptdesc(t->pmdp)->pt_repl);
+	arch_pgtable_repl_unlock(t->mm);
+	/* They are not compared any more, whatever their domains are now. */
+	pte->pt_repl->domain ^= 1;
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+	pte->pt_repl->domain ^= 1;
+	arch_pgtable_repl_lock(t->mm);
+	/* Who is about to withdraw them has said so, and may be late. */
+	copy = virt_to_ptdesc(t->mm->pgd)->pt_repl;
+	WRITE_ONCE(repl->roots[copy->domain], pgtable_copy_address(copy));
+	KUNIT_EXPECT_TRUE(test, pgtable_repl_settle(t->mm, &pages));
+	KUNIT_EXPECT_TRUE(test, domainmask_empty(&repl->stale));
+	KUNIT_EXPECT_NULL(test, READ_ONCE(repl->roots[0]));
+	KUNIT_EXPECT_NULL(test, pte->pt_repl);
+	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
+	arch_pgtable_repl_unlock(t->mm);
+	pgtable_repl_free(&pages, NULL);
+	KUNIT_EXPECT_EQ(test, repl_test_set(t, &NODE_MASK_NONE), 0);
+}
+
+/* Those of other nodes stay, and grow. */
+static void repl_test_outdated_in_part(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct pgtable_copy *copy, *kept;
+	struct pgtable_repl *repl;
+	unsigned int domain;
+	nodemask_t one;
+	LIST_HEAD(pages);
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	copy = repl_test_copy(test);
+	repl = t->mm->pgtable_repl;
+	domain = copy->domain;
+	one = nodemask_of_node(pgtable_repl_domain_node(domain));
+	arch_pgtable_repl_lock(t->mm);
+	pgtable_repl_outdate(t->mm, &one);
+	for_each_copy(kept, virt_to_ptdesc(t->mm->pgd))
+		KUNIT_EXPECT_EQ(test, kept->domain == domain,
+				!pgtable_repl_domain_root(t->mm, kept->domain));
+	repl_test_unlink(virt_to_ptdesc(t->pmdp));
+	set_pud(repl_test_pud(t), *repl_test_pud(t));
+	KUNIT_EXPECT_NULL(test, repl_find(virt_to_ptdesc(t->pmdp), domain));
+	for_each_copy(kept, virt_to_ptdesc(t->mm->pgd))
+		if (kept->domain != domain)
+			KUNIT_EXPECT_NOT_NULL(test, repl_find(virt_to_ptdesc(t->pmdp),
+							      kept->domain));
+	arch_pgtable_repl_unlock(t->mm);
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+	arch_pgtable_repl_lock(t->mm);
+	KUNIT_EXPECT_TRUE(test, pgtable_repl_settle(t->mm, &pages));
+	arch_pgtable_repl_unlock(t->mm);
+	pgtable_repl_free(&pages, NULL);
+	KUNIT_EXPECT_EQ(test, atomic_long_read(
+			&repl->owner.node_pages[pgtable_repl_domain_node(domain)]), 0);
+	KUNIT_EXPECT_NULL(test, repl_find(virt_to_ptdesc(t->mm->pgd), domain));
+	KUNIT_EXPECT_NULL(test, repl_find(virt_to_ptdesc(t->ptep), domain));
+	KUNIT_EXPECT_TRUE(test, domainmask_empty(&repl->stale));
+	KUNIT_EXPECT_EQ(test, repl_test_set(t, &NODE_MASK_NONE), 0);
+}
+
+/* Domains change while some are taken down: nobody takes that for all. */
+static void repl_test_outdated_meanwhile(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct pgtable_repl *repl;
+	domainmask_t before;
+	unsigned int domain;
+	nodemask_t one;
+	LIST_HEAD(pages);
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	domain = repl_test_copy(test)->domain;
+	repl = t->mm->pgtable_repl;
+	one = nodemask_of_node(pgtable_repl_domain_node(domain));
+	arch_pgtable_repl_lock(t->mm);
+	pgtable_repl_outdate(t->mm, &one);
+	before = repl->stale;
+	pgtable_repl_outdate(t->mm, NULL);
+	KUNIT_EXPECT_FALSE(test, pgtable_repl_settled(repl, &before));
+	KUNIT_EXPECT_TRUE(test, domainmask_test(domain, &repl->stale));
+	KUNIT_EXPECT_TRUE(test, pgtable_repl_settle(t->mm, &pages));
+	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
+	arch_pgtable_repl_unlock(t->mm);
+	pgtable_repl_free(&pages, NULL);
+	KUNIT_EXPECT_EQ(test, repl_test_set(t, &NODE_MASK_NONE), 0);
+}
+
+/* What is outdated is more than goes in one hold of the lock. */
+static void repl_test_outdated_in_holds(struct kunit *test)
+{
+	struct repl_wait wait = REPL_WAIT_NONE;
+	struct repl_test *t = test->priv;
+	struct pgtable_repl *repl;
+	nodemask_t nodes;
+	LIST_HEAD(pages);
+	long had, left;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	repl_test_more_tables(test);
+	repl_test_copy(test);
+	repl = t->mm->pgtable_repl;
+	nodes = repl->owner.policy.nodes;
+	had = repl_test_pages(t);
+	repl_hold_cost = 1;
+	arch_pgtable_repl_lock(t->mm);
+	pgtable_repl_outdate(t->mm, NULL);
+	KUNIT_EXPECT_FALSE(test, pgtable_repl_settle(t->mm, &pages));
+	arch_pgtable_repl_unlock(t->mm);
+	pgtable_repl_free(&pages, NULL);
+	left = repl_test_pages(t);
+	KUNIT_EXPECT_LT(test, left, had);
+	KUNIT_EXPECT_GT(test, left, 0);
+
+	/* Who has no more time leaves the rest, and is not taken for one that waits. */
+	set_thread_flag(TIF_SIGPENDING);
+	KUNIT_ASSERT_EQ(test, pgtable_repl_lock_settled(t->mm, &wait), -EAGAIN);
+	clear_thread_flag(TIF_SIGPENDING);
+	KUNIT_EXPECT_TRUE(test, wait.busy && wait.got_on);
+	KUNIT_EXPECT_LT(test, repl_test_pages(t), left);
+	KUNIT_EXPECT_FALSE(test, domainmask_empty(&repl->stale));
+
+	/* It goes before trees are made. */
+	repl_hold_cost = REPL_COST_HOLD;
+	KUNIT_EXPECT_EQ(test, repl_test_set(t, &nodes), 0);
+	KUNIT_EXPECT_TRUE(test, domainmask_empty(&repl->stale));
+	KUNIT_EXPECT_EQ(test, repl_test_pages(t), had);
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+}
+
+/* A policy does not wait for what is outdated; what is left then goes all the same. */
+static void repl_test_policy_before_the_rest(struct kunit *test)
+{
+	int mode = sysctl_pgtable_repl_mode, tries;
+	struct repl_wait wait = REPL_WAIT_NONE;
+	struct repl_test *t = test->priv;
+	struct pgtable_repl *repl;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	repl_test_more_tables(test);
+	repl_test_copy(test);
+	repl = t->mm->pgtable_repl;
+	pgtable_repl_outdate(t->mm, NULL);
+	repl_hold_cost = 1;
+	WRITE_ONCE(sysctl_pgtable_repl_mode, PGTABLE_REPL_SYS_OFF);
+	set_thread_flag(TIF_SIGPENDING);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_switch_off(t->mm, &wait), 0);
+	clear_thread_flag(TIF_SIGPENDING);
+	KUNIT_EXPECT_FALSE(test, wait.busy);
+	KUNIT_EXPECT_TRUE(test, nodes_empty(repl->owner.policy.nodes));
+	KUNIT_EXPECT_GT(test, repl_test_pages(t), 0);
+	repl_hold_cost = REPL_COST_HOLD;
+	for (tries = 0; tries < 700 && repl_test_pages(t); tries++)
+		msleep(100);
+	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
+	WRITE_ONCE(sysctl_pgtable_repl_mode, mode);
+}
+
+/* Who is short of memory takes all of it at once, and it counts. */
+static void repl_test_outdated_is_dropped(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct pgtable_repl_owner *owner;
+	struct page *page;
+	LIST_HEAD(pages);
+	long had, nr = 0;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	repl_test_more_tables(test);
+	repl_test_copy(test);
+	owner = mm_repl_owner(t->mm);
+	had = repl_test_pages(t);
+	pgtable_repl_outdate(t->mm, NULL);
+	repl_hold_cost = 1;
+	KUNIT_EXPECT_EQ(test, owner->ops->drop(owner, &NODE_MASK_ALL, &pages, NULL), 0);
+	repl_hold_cost = REPL_COST_HOLD;
+	list_for_each_entry(page, &pages, lru)
+		nr += 1L << page_pgtable_copy(page)->order;
+	KUNIT_EXPECT_EQ(test, nr, had);
+	pgtable_repl_free(&pages, NULL);
+	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
+	KUNIT_EXPECT_TRUE(test, domainmask_empty(&t->mm->pgtable_repl->stale));
+	KUNIT_EXPECT_EQ(test, repl_test_set(t, &NODE_MASK_NONE), 0);
+}
+
+/* Between two holds of who replaces whole trees by lazy ones somebody asks otherwise. */
+static void repl_test_outdated_and_off(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	nodemask_t nodes;
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	repl_test_copy(test);
+	nodes = t->mm->pgtable_repl->owner.policy.nodes;
+	pgtable_repl_outdate(t->mm, NULL);
+	KUNIT_EXPECT_EQ(test, repl_test_set(t, &NODE_MASK_NONE), 0);
+	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	pgtable_repl_outdate(t->mm, NULL);
+	KUNIT_EXPECT_EQ(test, repl_test_set(t, &nodes), 0);
+	KUNIT_EXPECT_TRUE(test, domainmask_empty(&t->mm->pgtable_repl->stale));
+	KUNIT_EXPECT_NOT_NULL(test, virt_to_ptdesc(t->ptep)->pt_repl);
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+}
+
+/* Who took them down did not get the lock again, and nothing is allowed by now. */
+static void repl_test_rest_is_taken_down(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	int mode = sysctl_pgtable_repl_mode, tries;
+	nodemask_t nodes;
+
+	repl_test_tables(test);
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	nodes = repl_test_taking_down(t);
+	WRITE_ONCE(sysctl_pgtable_repl_mode, PGTABLE_REPL_SYS_OFF);
+	pgtable_repl_rebuild(mm_repl_owner(t->mm), &nodes);
+	for (tries = 0; tries < 700 && repl_test_pages(t); tries++)
+		msleep(100);
+	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
+	KUNIT_EXPECT_TRUE(test, nodes_empty(mm_repl_owner(t->mm)->lacking));
+	WRITE_ONCE(sysctl_pgtable_repl_mode, mode);
+}
+
+/* Nor is it left where memory is short. */
+static void repl_test_rest_is_dropped(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+
+	repl_test_tables(test);
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_taking_down(t);
+	pgtable_repl_drop(mm_repl_owner(t->mm), NULL);
+	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
+	KUNIT_EXPECT_TRUE(test, nodes_empty(mm_repl_owner(t->mm)->dropped));
+}
+
+/* Who is on a list without locks finds whose a copy is after it was taken off. */
+static void repl_test_copy_that_goes_keeps_its_domain(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct pgtable_copy *copy;
+	unsigned int domain;
+	LIST_HEAD(pages);
+
+	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
+	repl_test_tables(test);
+	repl_test_copy(test);
+	for_each_copy(copy, virt_to_ptdesc(t->ptep))
+		if (copy->domain)
+			break;
+	if (!copy)
+		copy = virt_to_ptdesc(t->ptep)->pt_repl;
+	domain = copy->domain;
+	arch_pgtable_repl_lock(t->mm);
+	pgtable_repl_del_now(t->mm, &mm_repl_owner(t->mm)->policy.nodes, &pages);
+	KUNIT_EXPECT_EQ(test, copy->domain, domain);
+	arch_pgtable_repl_unlock(t->mm);
+	pgtable_repl_free(&pages, NULL);
+	KUNIT_EXPECT_EQ(test, repl_test_set(t, &NODE_MASK_NONE), 0);
+}
+
+static struct kunit_case repl_test_cases[] = {
+	KUNIT_CASE(repl_test_tree_that_goes_does_not_grow),
+	KUNIT_CASE(repl_test_tree_that_goes_is_gone),
+	KUNIT_CASE(repl_test_tree_that_goes_comes_back),
+	KUNIT_CASE(repl_test_outdated_trees_make_way),
+	KUNIT_CASE(repl_test_outdated_in_part),
+	KUNIT_CASE(repl_test_outdated_meanwhile),
+	KUNIT_CASE(repl_test_outdated_in_holds),
+	KUNIT_CASE_SLOW(repl_test_policy_before_the_rest),
+	KUNIT_CASE(repl_test_outdated_is_dropped),
+	KUNIT_CASE(repl_test_outdated_and_off),
+	KUNIT_CASE_SLOW(repl_test_rest_is_taken_down),
+	KUNIT_CASE(repl_test_rest_is_dropped),
+	KUNIT_CASE(repl_test_copy_that_goes_keeps_its_domain),
+	{ }
+};
+
+static struct kunit_suite repl_test_suite = {
+	.name = "pgtable_repl_withdraw",
+	.init = repl_test_init,
+	.exit = repl_test_exit,
+	.test_cases = repl_test_cases,
+};
+kunit_test_suite(repl_test_suite);
