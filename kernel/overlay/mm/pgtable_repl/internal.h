@@ -40,7 +40,7 @@ struct ctl_table;
  *	never
  * @holds: copies, and one while its policy is not off: at 0 the gates may close
  * @root_mutex: serialises withdrawals, and these with publications
- * @built: tables that building has been at so far; see build.c
+ * @built: tables that building has been at so far; see eager.c
  * @to_build: how many there were when it began; 0: nothing is being built, as
  *	whenever the policy is written, so a reader under its lock gets both of
  *	one change.  Who did not get the lock again leaves it to the repair to go on
@@ -237,7 +237,7 @@ bool arch_pgtable_repl_del_some(struct mm_struct *mm, const domainmask_t *domain
 				struct list_head *pages);
 void arch_pgtable_repl_del_roots(struct mm_struct *mm, const domainmask_t *domains,
 				 struct list_head *pages);
-void arch_pgtable_repl_add(struct mm_struct *mm,		/* build.c */
+void arch_pgtable_repl_add(struct mm_struct *mm,		/* eager.c */
 			   const domainmask_t *domains);
 void arch_pgtable_repl_add_more(struct mm_struct *mm);
 void arch_pgtable_repl_new(struct mm_struct *mm,		/* root.c */

@@ -10,7 +10,7 @@
  * was cleared.  In a second pass copies go that no entry of their domain points
  * to: not those that a fault has linked meanwhile.
  *
- * Runs under the same locks as build.c and tree.c: tables above PTE tables stay.
+ * Runs under the same locks as eager.c and tree.c: tables above PTE tables stay.
  * Roots stay as well: a few pages, and with two halves that are walked in turns.
  */
 #include <linux/mm.h>

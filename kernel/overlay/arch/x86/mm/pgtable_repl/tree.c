@@ -2,7 +2,7 @@
 /*
  * Page-table replication: take down domain trees of a live process.
  *
- * Under the same locks as build.c, with the same things going on meanwhile.  Before
+ * Under the same locks as eager.c, with the same things going on meanwhile.  Before
  * that, roots may have been withdrawn without the mmap lock; see root.c.
  */
 #include <linux/sched/mm.h>

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Page-table replication: entries that point to tables, in all copies.
+ */
+#include "table.h"
+
+/*
+ * A PMD table has just got a copy.  Whoever linked a PTE table in it before that,
+ * which needs its lock alone, found no copy to make one below.
+ *
+ * Or it was moved with the copy that it has, between two holds of the lock of who
+ * builds: from where he has not come yet, perhaps to where he has been.
+ */
+static void repl_link_filled(struct ptdesc *table, struct mm_struct *mm,
+			     unsigned int domain)
+{
+	pteval_t *entry = ptdesc_address(table);
+	unsigned int i;
+
+	for (i = 0; i < PTRS_PER_PTE; i++) {
+		if (!repl_lacks_copy(entry + i, PG_LEVEL_2M, domain))
+			continue;
+		repl_lack_table(PG_LEVEL_4K, mm, domain, false);
+		pgtable_repl_lacks(mm_repl_owner(mm),
+				   pgtable_repl_domain_node(domain));
+	}
+}
+
+/*
+ * Link a table: give it a copy in each domain that has one of the parent, then
+ * point the parents there.
+ *
+ * The canonical entry has been stored, so others may find the table and fill
+ * it already.  Under its lock, what they store is either there to be copied or
+ * is stored to the copy as well.  (Tables above PMDs share the lock that the
+ * caller holds.)  Two page-table locks may be held, as move_normal_pmd() does.
+ */
+static void repl_link(struct ptdesc *table, void *entry, pteval_t val,
+		      enum pg_level level)
+{
+	struct ptdesc *child = repl_child(val);
+	struct pgtable_copy *copy;
+	bool lock = level - 1 <= PG_LEVEL_2M;
+
+	if (lock)
+		spin_lock_nested(ptlock_ptr(child), 2);
+	else
+		smp_mb();	/* who builds sees the entry, or this the policy */
+	/* It comes from elsewhere, with copies that may be linked nowhere now. */
+	if (child->pt_repl && child->pt_repl->lazy)
+		WRITE_ONCE(child->pt_repl->mm->pgtable_repl->loose, true);
+	for_each_copy(copy, table) {
+		pteval_t *slot = repl_slot(copy, entry);
+		pteval_t old = READ_ONCE(*slot);
+		unsigned int domain = copy->domain;
+
+		/* What is outdated gets no more copies. */
+		bool stale = domainmask_test(domain, &copy->mm->pgtable_repl->stale);
+
+		/* The others of these are linked when they fault (lazy.c). */
+		if (copy->lazy && !repl_none(old))
+			repl_note(copy, slot, 1, old, old & _PAGE_PRESENT);
+		if (copy->lazy && (stale || !repl_own(copy))) {
+			if (old)
+				repl_write(slot, 0, level);
+			continue;
+		}
+		/* A whole tree that is being taken down gets no more of them. */
+		if (!stale && !repl_find(child, domain) &&
+		    (copy->lazy || repl_has_domain(copy->mm, domain)) &&
+		    repl_wants_copy(child, level - 1, domain)) {
+			bool made = repl_copy_table(child, level - 1,
+						    copy->mm, domain, NULL,
+						    copy->lazy);
+
+			if (copy->lazy && !made) {
+				/* The fault comes again, and can sleep for a page. */
+				if (old)
+					repl_write(slot, 0, level);
+				continue;
+			}
+			if (made && level - 1 == PG_LEVEL_2M &&
+			    !copy->lazy)
+				repl_link_filled(child, copy->mm, domain);
+		} else if (level - 1 == PG_LEVEL_2M && !copy->lazy && !stale &&
+			   READ_ONCE(copy->mm->pgtable_repl->to_build) &&
+			   repl_find(child, domain) &&
+			   repl_has_domain(copy->mm, domain)) {
+			repl_link_filled(child, copy->mm, domain);
+		}
+		/* A walker that follows the link finds the copy filled. */
+		smp_wmb();
+		repl_write(slot, repl_translate(val, domain), level);
+	}
+	if (lock)
+		spin_unlock(ptlock_ptr(child));
+}
+
+/**
+ * __pgtable_repl_set_entry() - bring copies up to date with a non-PTE entry
+ * @entry: the canonical entry, already written
+ * @val: its value; may point to a table, which is replicated then
+ * @level: level of the table that @entry lies in
+ */
+void __pgtable_repl_set_entry(void *entry, pteval_t val, enum pg_level level)
+{
+	struct ptdesc *table = repl_table_of(entry);
+	struct pgtable_copy *copy;
+	bool user;
+
+	if (!table)
+		return;
+
+	/*
+	 * An open run must not store this entry once it points to a table. Nor
+	 * may one of the table that is being linked outlive the lock: without a
+	 * copy of this table now, a lazy fault may make some of both.
+	 */
+	pgtable_repl_lazy_flush();
+	if (!table->pt_repl)
+		return;
+
+	/* The kernel's half of a root is the same in all: not replicated. */
+	user = level < repl_root_level() || pgdp_maps_userspace(entry);
+	if (user && repl_is_table(val)) {
+		repl_link(table, entry, val, level);
+		return;
+	}
+	for_each_copy(copy, table) {
+		pteval_t *slot = repl_slot(copy, entry);
+		pteval_t kept = repl_keeps(copy, val);
+
+		if (!user)
+			repl_write(slot, val, level);
+		else if (repl_takes(copy, slot, kept))
+			repl_write(slot, kept, level);
+	}
+}
