@@ -237,12 +237,11 @@ bool arch_pgtable_repl_del_some(struct mm_struct *mm, const domainmask_t *domain
 				struct list_head *pages);
 void arch_pgtable_repl_del_roots(struct mm_struct *mm, const domainmask_t *domains,
 				 struct list_head *pages);
-void arch_pgtable_repl_add(struct mm_struct *mm,		/* eager.c */
-			   const domainmask_t *domains);
-void arch_pgtable_repl_add_more(struct mm_struct *mm);
 void arch_pgtable_repl_new(struct mm_struct *mm,		/* root.c */
 			   const domainmask_t *domains);
+void arch_pgtable_repl_add(struct mm_struct *mm, const domainmask_t *domains);
 void arch_pgtable_repl_exit(struct mm_struct *mm);
+void arch_pgtable_repl_add_more(struct mm_struct *mm);		/* eager.c */
 bool arch_pgtable_repl_read(void *to, struct mm_struct *mm,	/* lazy.c */
 			    unsigned long addr, unsigned long n);
 void arch_pgtable_repl_idle(struct mm_struct *mm,		/* idle.c */

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Page-table replication: build domain trees of a live process.
+ * Page-table replication: domain trees that are whole.
+ *
+ * Those of a live process are built; from then on each table gets its copies when it is
+ * linked.
  *
  * The mmap lock is held for writing, which keeps tables above the PTE level
  * where they are (free_pgtables() needs it at least for reading).  Page faults
@@ -287,28 +290,58 @@ static void repl_build(struct mm_struct *mm, const domainmask_t *domains)
 		arch_pgtable_repl_add_more(mm);
 }
 
-/**
- * arch_pgtable_repl_add() - begin to build domain trees, and publish them
- * @mm: the address space, under arch_pgtable_repl_lock()
- * @domains: domains to add; those that have a tree get what it lacks
+/*
+ * A PMD table has just got a copy.  Whoever linked a PTE table in it before that,
+ * which needs its lock alone, found no copy to make one below.
  *
- * There is more to be built if @to_build is not 0 afterwards.
- *
- * A domain whose root finds no local memory goes on with the canonical tree.
+ * Or it was moved with the copy that it has, between two holds of the lock of who
+ * builds: from where he has not come yet, perhaps to where he has been.
  */
-void arch_pgtable_repl_add(struct mm_struct *mm, const domainmask_t *domains)
+static void repl_link_filled(struct ptdesc *table, struct mm_struct *mm,
+			     unsigned int domain)
 {
-	struct pgtable_repl *repl = mm->pgtable_repl;
-	unsigned int domain;
+	pteval_t *entry = ptdesc_address(table);
+	unsigned int i;
 
-	/* Not published yet, but known to writers from here on. */
-	for_each_domain_in(domain, domains)
-		if (!repl_find(virt_to_ptdesc(mm->pgd), domain))
-			repl_new_root(mm, domain);
-
-	/* Lazy trees grow as they are used. */
-	if (repl->owner.policy.mode != PR_PGTABLE_REPL_LAZY)
-		repl_build(mm, domains);
-
-	repl_publish(mm, domains, true);
+	for (i = 0; i < PTRS_PER_PTE; i++) {
+		if (!repl_lacks_copy(entry + i, PG_LEVEL_2M, domain))
+			continue;
+		repl_lack_table(PG_LEVEL_4K, mm, domain, false);
+		pgtable_repl_lacks(mm_repl_owner(mm),
+				   pgtable_repl_domain_node(domain));
+	}
 }
+
+/*
+ * A table is linked: it gets its copy.  A tree that has been given up gets no more of them
+ * before it is outdated.
+ */
+static bool repl_eager_link(struct ptdesc *child, enum pg_level level,
+			    struct pgtable_copy *parent)
+{
+	struct mm_struct *mm = parent->mm;
+	unsigned int domain = parent->domain;
+	bool found = repl_find(child, domain);
+
+	if (!repl_has_domain(mm, domain))
+		return true;
+	if (!found && (!repl_wants_copy(child, level, domain) ||
+		       !repl_copy_table(child, level, mm, domain, NULL, false)))
+		return true;
+	/* Of one that had its copy before only who builds can have missed something. */
+	if (level == PG_LEVEL_2M && (!found || READ_ONCE(mm->pgtable_repl->to_build)))
+		repl_link_filled(child, mm, domain);
+	return true;
+}
+
+static const struct repl_policy repl_eager = {
+	.link	= repl_eager_link,
+	.build	= repl_build,
+};
+
+static int __init repl_eager_init(void)
+{
+	repl_policies[PR_PGTABLE_REPL_EAGER] = &repl_eager;
+	return 0;
+}
+early_initcall(repl_eager_init);

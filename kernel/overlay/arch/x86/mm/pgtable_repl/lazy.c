@@ -18,6 +18,8 @@
  * and everything is attached and stored to under the lock of its table.
  */
 #include <linux/kmsan-checks.h>
+#include <linux/mm.h>
+#include <linux/mm_inline.h>
 #include <linux/percpu.h>
 #include <linux/sched.h>
 #include <linux/uaccess.h>
@@ -553,3 +555,54 @@ bool arch_pgtable_repl_read(void *to, struct mm_struct *mm, unsigned long addr,
 	}
 	return true;
 }
+
+/*
+ * A table is linked: those domains point to it that use it, which is known of one.  The
+ * others link it when they fault; so does this one if there is no page to be had without
+ * sleeping, which a fault can.
+ */
+static bool repl_lazy_link(struct ptdesc *child, enum pg_level level,
+			   struct pgtable_copy *parent)
+{
+	unsigned int domain = parent->domain;
+
+	if (!repl_own(parent))
+		return false;
+	return repl_find(child, domain) || !repl_wants_copy(child, level, domain) ||
+	       repl_copy_table(child, level, parent->mm, domain, NULL, true);
+}
+
+/*
+ * Let shootdowns leave out domains with lazy trees.  Every CPU of theirs has
+ * loaded its domain's root by now, and has nothing left in its TLB from before.
+ */
+static void repl_lazy_published(struct pgtable_repl *repl, const domainmask_t *domains)
+{
+	unsigned int domain;
+
+	if (!++repl->publications)
+		repl->publications = 1;
+	WRITE_ONCE(repl->unrecorded, repl->publications);
+	smp_wmb();	/* who records for @filtered finds it set */
+	for_each_domain_in(domain, domains)
+		if (repl->roots[domain])
+			domainmask_set(domain, &repl->filtered);
+	/* A gather is pending by now, or sees @filtered: pgtable_repl_gather_begin() */
+	smp_mb();
+	if (!mm_tlb_flush_pending(repl->owner.mm))
+		WRITE_ONCE(repl->unrecorded, 0);
+}
+
+/* There is nothing to build: trees grow as they are used. */
+static const struct repl_policy repl_lazy = {
+	.sparse		= true,
+	.link		= repl_lazy_link,
+	.published	= repl_lazy_published,
+};
+
+static int __init repl_lazy_init(void)
+{
+	repl_policies[PR_PGTABLE_REPL_LAZY] = &repl_lazy;
+	return 0;
+}
+early_initcall(repl_lazy_init);

@@ -1,34 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Page-table replication: entries that point to tables, in all copies.
+ *
+ * Whether a table that is linked gets copies, and which of its parent's copies point
+ * to it, is what policies differ in: struct repl_policy.
  */
 #include "table.h"
 
 /*
- * A PMD table has just got a copy.  Whoever linked a PTE table in it before that,
- * which needs its lock alone, found no copy to make one below.
- *
- * Or it was moved with the copy that it has, between two holds of the lock of who
- * builds: from where he has not come yet, perhaps to where he has been.
- */
-static void repl_link_filled(struct ptdesc *table, struct mm_struct *mm,
-			     unsigned int domain)
-{
-	pteval_t *entry = ptdesc_address(table);
-	unsigned int i;
-
-	for (i = 0; i < PTRS_PER_PTE; i++) {
-		if (!repl_lacks_copy(entry + i, PG_LEVEL_2M, domain))
-			continue;
-		repl_lack_table(PG_LEVEL_4K, mm, domain, false);
-		pgtable_repl_lacks(mm_repl_owner(mm),
-				   pgtable_repl_domain_node(domain));
-	}
-}
-
-/*
- * Link a table: give it a copy in each domain that has one of the parent, then
- * point the parents there.
+ * Link a table: each copy of its parent points to what its domain walks, as the
+ * copy's policy has it.
  *
  * The canonical entry has been stored, so others may find the table and fill
  * it already.  Under its lock, what they store is either there to be copied or
@@ -52,45 +33,21 @@ static void repl_link(struct ptdesc *table, void *entry, pteval_t val,
 	for_each_copy(copy, table) {
 		pteval_t *slot = repl_slot(copy, entry);
 		pteval_t old = READ_ONCE(*slot);
-		unsigned int domain = copy->domain;
+		bool links = !copy->lazy;
 
-		/* What is outdated gets no more copies. */
-		bool stale = domainmask_test(domain, &copy->mm->pgtable_repl->stale);
-
-		/* The others of these are linked when they fault (lazy.c). */
 		if (copy->lazy && !repl_none(old))
 			repl_note(copy, slot, 1, old, old & _PAGE_PRESENT);
-		if (copy->lazy && (stale || !repl_own(copy))) {
+		/* What is outdated gets no more copies, and no way to any. */
+		if (!domainmask_test(copy->domain, &copy->mm->pgtable_repl->stale))
+			links = repl_policy_of(copy)->link(child, level - 1, copy);
+		if (!links) {
 			if (old)
 				repl_write(slot, 0, level);
 			continue;
 		}
-		/* A whole tree that is being taken down gets no more of them. */
-		if (!stale && !repl_find(child, domain) &&
-		    (copy->lazy || repl_has_domain(copy->mm, domain)) &&
-		    repl_wants_copy(child, level - 1, domain)) {
-			bool made = repl_copy_table(child, level - 1,
-						    copy->mm, domain, NULL,
-						    copy->lazy);
-
-			if (copy->lazy && !made) {
-				/* The fault comes again, and can sleep for a page. */
-				if (old)
-					repl_write(slot, 0, level);
-				continue;
-			}
-			if (made && level - 1 == PG_LEVEL_2M &&
-			    !copy->lazy)
-				repl_link_filled(child, copy->mm, domain);
-		} else if (level - 1 == PG_LEVEL_2M && !copy->lazy && !stale &&
-			   READ_ONCE(copy->mm->pgtable_repl->to_build) &&
-			   repl_find(child, domain) &&
-			   repl_has_domain(copy->mm, domain)) {
-			repl_link_filled(child, copy->mm, domain);
-		}
 		/* A walker that follows the link finds the copy filled. */
 		smp_wmb();
-		repl_write(slot, repl_translate(val, domain), level);
+		repl_write(slot, repl_translate(val, copy->domain), level);
 	}
 	if (lock)
 		spin_unlock(ptlock_ptr(child));

@@ -4,9 +4,7 @@
  */
 #include <linux/jump_label_ratelimit.h>
 #include <linux/mm.h>
-#include <linux/mm_inline.h>
 #include <linux/mmu_context.h>
-#include <linux/prctl.h>
 #include <asm/pgtable_repl_root.h>
 #include <asm/tlbflush.h>
 #include "table.h"
@@ -121,7 +119,7 @@ void pgtable_repl_reload_cr3(struct mm_struct *mm)
 static pgd_t *repl_make_root(struct mm_struct *mm, unsigned int domain,
 			     struct page *page)
 {
-	bool lazy = mm_repl_owner(mm)->policy.mode == PR_PGTABLE_REPL_LAZY;
+	bool lazy = repl_policy(mm)->sparse;
 	struct ptdesc *table = virt_to_ptdesc(mm->pgd);
 	struct pgtable_copy *copy = page_pgtable_copy(page);
 	pteval_t *from = (pteval_t *)mm->pgd;
@@ -173,29 +171,6 @@ pgd_t *repl_new_root(struct mm_struct *mm, unsigned int domain)
 	return repl_make_root(mm, domain, page);
 }
 
-/*
- * Let shootdowns leave out domains with lazy trees.  Every CPU of theirs has
- * loaded its domain's root by now, and has nothing left in its TLB from before.
- */
-static void repl_filter(struct pgtable_repl *repl, const domainmask_t *domains)
-{
-	unsigned int domain;
-
-	if (repl->owner.policy.mode != PR_PGTABLE_REPL_LAZY)
-		return;
-	if (!++repl->publications)
-		repl->publications = 1;
-	WRITE_ONCE(repl->unrecorded, repl->publications);
-	smp_wmb();	/* who records for @filtered finds it set */
-	for_each_domain_in(domain, domains)
-		if (repl->roots[domain])
-			domainmask_set(domain, &repl->filtered);
-	/* A gather is pending by now, or sees @filtered: pgtable_repl_gather_begin() */
-	smp_mb();
-	if (!mm_tlb_flush_pending(repl->owner.mm))
-		WRITE_ONCE(repl->unrecorded, 0);
-}
-
 /**
  * repl_publish() - have CPUs load the roots that their domains have
  * @mm: the address space, under arch_pgtable_repl_lock()
@@ -208,6 +183,7 @@ static void repl_filter(struct pgtable_repl *repl, const domainmask_t *domains)
  */
 void repl_publish(struct mm_struct *mm, const domainmask_t *domains, bool reload)
 {
+	const struct repl_policy *policy = repl_policy(mm);
 	struct pgtable_repl *repl = mm->pgtable_repl;
 	unsigned int domain;
 	nodemask_t node;
@@ -229,8 +205,8 @@ void repl_publish(struct mm_struct *mm, const domainmask_t *domains, bool reload
 	if (!off && reload)
 		pgtable_repl_reload_cr3(mm);
 	/* With the roots: no CPU that is left out walks mm->pgd. */
-	if (!off)
-		repl_filter(repl, domains);
+	if (!off && policy->published)
+		policy->published(repl, domains);
 	mutex_unlock(&repl->root_mutex);
 }
 
@@ -253,6 +229,31 @@ void arch_pgtable_repl_new(struct mm_struct *mm, const domainmask_t *domains)
 		if (!repl_find(virt_to_ptdesc(mm->pgd), domain))
 			repl_new_root(mm, domain);
 	repl_publish(mm, domains, false);
+}
+
+/**
+ * arch_pgtable_repl_add() - begin to build domain trees, and publish them
+ * @mm: the address space, under arch_pgtable_repl_lock()
+ * @domains: domains to add; those that have a tree get what it lacks
+ *
+ * There is more to be built if @to_build is not 0 afterwards.
+ *
+ * A domain whose root finds no local memory goes on with the canonical tree.
+ */
+void arch_pgtable_repl_add(struct mm_struct *mm, const domainmask_t *domains)
+{
+	const struct repl_policy *policy = repl_policy(mm);
+	unsigned int domain;
+
+	/* Not published yet, but known to writers from here on. */
+	for_each_domain_in(domain, domains)
+		if (!repl_find(virt_to_ptdesc(mm->pgd), domain))
+			repl_new_root(mm, domain);
+
+	if (policy->build)
+		policy->build(mm, domains);
+
+	repl_publish(mm, domains, true);
 }
 
 /**

@@ -186,6 +186,45 @@ static __always_inline bool repl_takes(const struct pgtable_copy *copy,
 	return true;
 }
 
+/**
+ * struct repl_policy - a way to have domain trees
+ * @sparse: its copies may hold zero for any entry; an entry of one is stored to where it
+ *	is not zero, or is this task's to make: see repl_takes()
+ * @link: a table at @level, locked as repl_link() has it, comes below @parent, which is
+ *	not outdated: give the domain the copy that it is to have.  Returns whether @parent
+ *	gets a link to that, or to the table itself where there is none; else it gets zero.
+ *	May not sleep
+ * @build: trees of @domains have roots, which are not published yet: begin to make what is
+ *	to be below them.  Under arch_pgtable_repl_lock().  NULL: nothing
+ * @published: CPUs have loaded these roots.  Under @root_mutex.  NULL: nothing to be done
+ *
+ * What is asked for each entry is no call, but a bit of the copy (@lazy, which is @sparse
+ * of its policy).  An address space may have copies of two policies: between two holds of
+ * the lock, those of one are outdated.
+ */
+struct repl_policy {
+	bool sparse;
+	bool (*link)(struct ptdesc *child, enum pg_level level,
+		     struct pgtable_copy *parent);
+	void (*build)(struct mm_struct *mm, const domainmask_t *domains);
+	void (*published)(struct pgtable_repl *repl, const domainmask_t *domains);
+};
+
+/* By mode; set when the system starts. */
+extern const struct repl_policy *repl_policies[PR_PGTABLE_REPL_LAZY + 1];
+
+/* Of an address space, which is not off.  Under its lock. */
+static inline const struct repl_policy *repl_policy(struct mm_struct *mm)
+{
+	return repl_policies[mm_repl_owner(mm)->policy.mode];
+}
+
+static inline const struct repl_policy *
+repl_policy_of(const struct pgtable_copy *copy)
+{
+	return repl_policies[copy->lazy ? PR_PGTABLE_REPL_LAZY : PR_PGTABLE_REPL_EAGER];
+}
+
 /* The entry of a copy for a canonical one; itself for a copy just unlinked. */
 static inline pteval_t *repl_slot(struct pgtable_copy *copy, const void *entry)
 {
