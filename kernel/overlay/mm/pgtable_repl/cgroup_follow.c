@@ -231,7 +231,8 @@ static bool repl_catch_up_policy(struct repl_group *group,
 	wait.freed = freed;
 	repl_group_each(group->memcg, repl_follow_in_turn, &round, &wait);
 	group->passed = round.left;
-	*whole = !round.left;
+	/* Who takes down what is outdated, some at a time, is on his way. */
+	*whole = !round.left && !wait.got_on;
 	return !wait.busy;
 }
 

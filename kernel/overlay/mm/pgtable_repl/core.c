@@ -337,14 +337,15 @@ static bool repl_set_locked(struct mm_struct *mm,
 
 /*
  * What is outdated goes in further holds of the lock, then trees are made by the policy.
- * Who does not get that far leaves it to the repair.
+ * Who does not get that far leaves it to the repair, which does not queue up for the lock,
+ * and, with @wait->busy, to who goes through many, and comes back.
  */
 static void repl_set_rest(struct mm_struct *mm, const struct pgtable_repl_policy *policy,
 			  struct repl_wait *wait)
 {
 	struct pgtable_repl_owner *owner = mm_repl_owner(mm);
 	nodemask_t nodes = policy->nodes;
-	bool busy = wait && wait->busy;
+	unsigned int domain;
 	int nid, err;
 
 	if (nodes_empty(nodes)) {
@@ -356,12 +357,13 @@ static void repl_set_rest(struct mm_struct *mm, const struct pgtable_repl_policy
 	}
 	if (!err)
 		return;
-	/* The policy is in force: who goes through many need not come back for that. */
-	if (wait)
-		wait->busy = busy;
+	/* Trees that are in use are as they should be. */
 	for_each_node_state(nid, N_MEMORY)
 		if (atomic_long_read(&owner->node_pages[nid]))
 			node_set(nid, nodes);
+	for (domain = 0; domain < pgtable_repl_nr_domains(); domain++)
+		if (pgtable_repl_domain_root(mm, domain))
+			node_clear(pgtable_repl_domain_node(domain), nodes);
 	pgtable_repl_rebuild(owner, &nodes);
 }
 
@@ -483,6 +485,18 @@ static bool repl_follows(struct mm_struct *mm, struct pgtable_repl_policy *want)
 	return !unset && repl_same(&now, want);
 }
 
+/* The policy is what it should be, or somebody's own.  Perhaps not all is that far. */
+static void repl_finish(struct mm_struct *mm, struct repl_wait *wait)
+{
+	struct pgtable_repl *repl = mm_pgtable_repl(mm);
+	struct pgtable_repl_policy policy;
+
+	if (!repl || domainmask_empty(&repl->stale))
+		return;
+	pgtable_repl_owner_policy(&repl->owner, &policy);
+	repl_set_rest(mm, &policy, wait);
+}
+
 /**
  * pgtable_repl_follows() - whether an address space has the policy it should
  * @mm: the address space; the caller holds a reference
@@ -520,8 +534,10 @@ int pgtable_repl_follow(struct mm_struct *mm, struct repl_wait *wait)
 			       !fatal_signal_pending(current); tries++) {
 		/* What was changed, by us or by who calls us, and then what is there. */
 		smp_mb();
-		if (repl_follows(mm, &want))
+		if (repl_follows(mm, &want)) {
+			repl_finish(mm, wait);
 			return changed;
+		}
 		err = repl_set(mm, &want, REPL_BY_DEFAULT, wait);
 		if (err == -EPERM)	/* has a setting of its own by now */
 			return changed;
@@ -563,7 +579,10 @@ int pgtable_repl_switch_off(struct mm_struct *mm, struct repl_wait *wait)
 
 	if (err == -EAGAIN)
 		pgtable_repl_withdraw(mm);
-	return err == -EPERM ? 0 : err;
+	if (err != -EPERM)
+		return err;
+	repl_finish(mm, wait);
+	return 0;
 }
 
 static void repl_mm_apply(struct pgtable_repl_owner *owner, struct repl_wait *wait)

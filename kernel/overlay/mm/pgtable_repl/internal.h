@@ -26,7 +26,7 @@ struct ctl_table;
  * no reference.  Fields are written under the mmap lock held for writing, but for
  * counters, @young and what follows it up to @born, and those that say so; @roots is
  * read with interrupts off, without the lock.  Roots are withdrawn under @root_mutex
- * alone where the mmap lock cannot be had, which writes @stale and @filtered, too.
+ * alone where the mmap lock cannot be had, which writes @filtered, too.
  *
  * @owner: what the memory layer knows of it
  * @unset: nobody has set its policy yet, but is about to, under the mmap lock, maybe
@@ -51,8 +51,8 @@ struct ctl_table;
  * @build_lacked: the owner's count of what was lacking by then
  * @build_resumed: somebody has gone on since, and has not looked at what lies before
  * @fallbacks: links to a canonical table made for want of local memory
- * @lazy: its policy asks for lazy trees, or it still has some; read without the lock,
- *	as a hint
+ * @lazy: its policy asks for lazy trees, or CPUs may still walk some; read without the
+ *	lock, as a hint
  * @young: of a child, that its trees are made when it has lived for a while (young.c);
  *	read without the lock
  * @young_list: of these, until then

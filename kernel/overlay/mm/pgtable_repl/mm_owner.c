@@ -25,23 +25,34 @@ void pgtable_repl_mm_withdraw(struct pgtable_repl_owner *owner)
 	pgtable_repl_outdate(owner->mm, NULL);
 }
 
-/* Under its lock, which it has in the end but for an error: make way for new lazy trees. */
-static int repl_mm_renew(struct mm_struct *mm, const nodemask_t *nodes,
+/*
+ * Under its lock, which it has in the end but for an error: lazy trees that lack something
+ * make way for new ones, whose faults make it.
+ */
+static int repl_mm_renew(struct mm_struct *mm, const nodemask_t *lacking,
 			 struct repl_wait *wait)
 {
 	struct pgtable_repl_owner *owner = mm_repl_owner(mm);
 	nodemask_t have = NODE_MASK_NONE;
+	LIST_HEAD(pages);
+	bool settled;
 	int nid;
 
-	for_each_node_mask(nid, *nodes)
+	for_each_node_mask(nid, *lacking)
 		if (node_isset(nid, owner->policy.nodes) &&
 		    atomic_long_read(&owner->node_pages[nid]))
 			node_set(nid, have);
-	/* What a lazy tree lacks is made by the faults of a new one. */
 	if (!pgtable_repl_is_lazy(&owner->policy) || nodes_empty(have))
 		return 0;
 	pgtable_repl_outdate(mm, &have);
-	arch_pgtable_repl_unlock(mm);
+	settled = pgtable_repl_settle(mm, &pages);
+	if (!settled)
+		pgtable_repl_unlock_for_others(mm);
+	pgtable_repl_free_pages_later(&pages);
+	if (settled)
+		return 0;
+	if (wait)
+		wait->got_on = true;
 	return pgtable_repl_lock_settled(mm, wait);
 }
 
@@ -51,20 +62,24 @@ static int repl_mm_build(struct mm_struct *mm, const nodemask_t *nodes,
 {
 	struct pgtable_repl_owner *owner = mm_repl_owner(mm);
 	struct mem_cgroup *memcg, *old_memcg;
-	nodemask_t build;
+	nodemask_t build, lacking;
 	int err;
 
 	memcg = get_mem_cgroup_from_mm(mm);
 	old_memcg = set_active_memcg(memcg);
+	nodes_or(lacking, owner->lacking, owner->rebuild);
+	nodes_and(lacking, lacking, *nodes);
 	pgtable_repl_building(owner, nodes);
-	err = repl_mm_renew(mm, nodes, wait);
+	err = repl_mm_renew(mm, &lacking, wait);
 	if (!err) {
 		nodes_and(build, *nodes, owner->policy.nodes);
+		/* Between two holds somebody may have needed the memory. */
+		nodes_andnot(build, build, owner->dropped);
 		if (!nodes_empty(build))
 			pgtable_repl_add_trees(mm, &build);
 		arch_pgtable_repl_unlock(mm);
 	} else {
-		pgtable_repl_rebuild(owner, nodes);
+		pgtable_repl_rebuild(owner, &lacking);
 	}
 	set_active_memcg(old_memcg);
 	mem_cgroup_put(memcg);

@@ -156,7 +156,9 @@ static void repl_mode_catch_up(struct kthread_work *work)
 	repl_mode_apply(&walk.wait);
 	if (!walk.wait.busy)
 		return;
-	delay = min(2 * READ_ONCE(repl_mode_delay), REPL_BUSY_MAX);
+	/* Who takes down what is outdated, some at a time, is on his way. */
+	delay = walk.wait.got_on ? REPL_BUSY_DELAY :
+				   min(2 * READ_ONCE(repl_mode_delay), REPL_BUSY_MAX);
 	WRITE_ONCE(repl_mode_delay, delay);
 	pgtable_repl_insist_work(REPL_INSIST_MODE, &repl_mode_work, delay);
 }

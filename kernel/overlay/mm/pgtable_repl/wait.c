@@ -190,31 +190,44 @@ static bool repl_settled_enough(struct mm_struct *mm, struct repl_wait *wait,
  */
 int pgtable_repl_lock_settled(struct mm_struct *mm, struct repl_wait *wait)
 {
-	unsigned long begun = jiffies, left = wait ? wait->left : 0, spent;
+	struct repl_wait had = wait ? *wait : REPL_WAIT_NONE;
+	unsigned long begun = jiffies, spent;
+	bool settled, some = false;
 	LIST_HEAD(pages);
 	int err;
 
-	while (!(err = pgtable_repl_lock(mm, wait)) && !pgtable_repl_settle(mm, &pages)) {
-		pgtable_repl_unlock_for_others(mm);
+	for (;;) {
+		/* Those that the lock was left to give it back in a moment. */
+		if (wait && wait->got_on)
+			wait->left = max(wait->left, REPL_SETTLE_PATIENCE);
+		err = pgtable_repl_lock(mm, wait);
+		if (err)
+			break;
+		settled = pgtable_repl_settle(mm, &pages);
+		if (!settled)
+			pgtable_repl_unlock_for_others(mm);
 		/* Nobody counts these any more: they do not wait for the rest. */
 		pgtable_repl_free_pages_later(&pages);
-		if (wait) {
+		if (settled)
+			break;
+		some = true;
+		if (wait)
 			wait->got_on = true;
-			/* Those that the lock was left to give it back in a moment. */
-			wait->left = max(wait->left, REPL_SETTLE_PATIENCE);
-		}
 		if (repl_settled_enough(mm, wait, begun)) {
 			err = -EINTR;
 			break;
 		}
 		cond_resched();
 	}
-	pgtable_repl_free_pages_later(&pages);
 	if (!wait)
 		return err;
-	spent = jiffies - begun;
-	wait->left = left - min(spent, left);
-	wait->insist -= min(spent, wait->insist);
+	/* Taking down takes from what there is for all, as waiting does. */
+	if (some) {
+		spent = jiffies - begun;
+		wait->insist = had.insist - min(spent, had.insist);
+		had.left -= min(spent, had.left);
+	}
+	wait->left = min(wait->left, had.left);
 	if (err)
 		wait->busy = true;
 	return err ? -EAGAIN : 0;

@@ -56,13 +56,21 @@ void pgtable_repl_withdraw(struct mm_struct *mm)
 	pgtable_repl_rebuild(&repl->owner, &policy.nodes);
 }
 
+/* Domains with trees that are outdated.  Under the lock, which takes them away. */
+static domainmask_t repl_stale(struct pgtable_repl *repl)
+{
+	/* Others may become so meanwhile, and are found next time. */
+	return data_race(repl->stale);
+}
+
 /**
  * pgtable_repl_outdate() - have trees go before any are made
  * @mm: the address space, which has state
  * @nodes: the nodes they are of, as domains are now; NULL: all, whatever domains were
  *
- * Nobody walks them afterwards, and they get no more copies.  Who makes trees next takes
- * them down, by pgtable_repl_lock_settled(), which whoever outdates them sees to.
+ * Nobody walks them afterwards, and they get no more copies but from faults that are under
+ * way.  Who makes trees next takes them down, by pgtable_repl_lock_settled(); whoever
+ * outdates them sees to it that somebody does.
  *
  * Context: the caller excludes that trees are published, by arch_pgtable_repl_lock() or
  * because domains are changing.
@@ -135,9 +143,10 @@ static bool repl_del_some(struct mm_struct *mm, const domainmask_t *domains,
  */
 bool pgtable_repl_settled(struct pgtable_repl *repl, const domainmask_t *domains)
 {
+	domainmask_t stale = repl_stale(repl);
 	unsigned int domain;
 
-	if (!domainmask_subset(&repl->stale, domains))
+	if (!domainmask_subset(&stale, domains))
 		return false;
 	/* Trees that are outdated from here on have been made since. */
 	for_each_domain_in(domain, domains)
@@ -157,7 +166,7 @@ bool pgtable_repl_settled(struct pgtable_repl *repl, const domainmask_t *domains
 bool pgtable_repl_settle(struct mm_struct *mm, struct list_head *pages)
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
-	domainmask_t stale = data_race(repl->stale);
+	domainmask_t stale = repl_stale(repl);
 
 	if (likely(domainmask_empty(&stale)))
 		return true;
@@ -182,7 +191,7 @@ void pgtable_repl_del_now(struct mm_struct *mm, const nodemask_t *nodes,
 			  struct list_head *pages)
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
-	domainmask_t stale = data_race(repl->stale), domains;
+	domainmask_t stale = repl_stale(repl), domains;
 
 	repl_domains_of_nodes(nodes, &domains);
 	domainmask_or(&domains, &domains, &stale);

@@ -13,9 +13,9 @@
  * tree has on the way are linked first, even if the entry itself is not there.
  *
  * The faulting CPU holds the lock of the VMA, or the mmap lock: tables above
- * PTE tables stay where they are.  Copies may be withdrawn meanwhile (tree.c),
- * parents first: nothing is attached below a parent that has no copy any more,
- * and everything is attached and stored to under the lock of its table.
+ * PTE tables stay where they are.  Copies may be taken down meanwhile (tree.c):
+ * nothing is attached below a parent that has no copy any more, or one that is to
+ * go, and everything is attached and stored to under the lock of its table.
  */
 #include <linux/kmsan-checks.h>
 #include <linux/mm.h>
@@ -150,10 +150,11 @@ static bool repl_fault_step(struct repl_fault *f, struct ptdesc *table,
 	if (!copy || !copy->lazy || repl_none(val))
 		goto unlock;
 	/*
-	 * vm.pgtable_repl_domains changed meanwhile, which takes all copies down
-	 * in between: this one is of other CPUs, or the page of another node.
+	 * It is to go.  Or vm.pgtable_repl_domains changed meanwhile, which takes all
+	 * copies down in between: this one is of other CPUs, or the page of another node.
 	 */
-	if (f->gen != repl_domain_gen())
+	if (domainmask_test(f->domain, &f->mm->pgtable_repl->stale) ||
+	    f->gen != repl_domain_gen())
 		goto unlock;
 	slot = repl_slot(copy, entry);
 	if (!repl_is_table(val)) {

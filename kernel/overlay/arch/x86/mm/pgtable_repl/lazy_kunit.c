@@ -358,6 +358,30 @@ static void repl_test_lazy_becomes_eager(struct kunit *test)
 	repl_test_empty(t);
 }
 
+/* Who makes what is lacking leaves trees alone that lack nothing. */
+static void repl_test_lazy_build_keeps_what_is_there(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct pgtable_repl_owner *owner;
+	struct pgtable_copy *copy;
+	int nid;
+
+	repl_test_lazy(test, 0);
+	copy = repl_test_used(test);
+	KUNIT_ASSERT_NOT_NULL(test, copy);
+	owner = mm_repl_owner(t->mm);
+	KUNIT_EXPECT_EQ(test, owner->ops->build(owner, &owner->policy.nodes, NULL), 0);
+	KUNIT_EXPECT_PTR_EQ(test, virt_to_ptdesc(t->ptep)->pt_repl, copy);
+	/* One that does goes, and its faults make a new one. */
+	nid = page_to_nid(pgtable_copy_page(copy));
+	pgtable_repl_lacks(owner, nid);
+	KUNIT_EXPECT_EQ(test, owner->ops->build(owner, &owner->policy.nodes, NULL), 0);
+	KUNIT_EXPECT_NULL(test, virt_to_ptdesc(t->ptep)->pt_repl);
+	KUNIT_EXPECT_NOT_NULL(test, repl_test_used(test));
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+	repl_test_empty(t);
+}
+
 static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_lazy_fills_a_group),
 	KUNIT_CASE(repl_test_lazy_stays_in_the_vma),
@@ -371,6 +395,7 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_lazy_asked_again),
 	KUNIT_CASE(repl_test_lazy_asks_again),
 	KUNIT_CASE(repl_test_lazy_becomes_eager),
+	KUNIT_CASE(repl_test_lazy_build_keeps_what_is_there),
 	{ }
 };
 

@@ -37,7 +37,7 @@ static void repl_link(struct ptdesc *table, void *entry, pteval_t val,
 
 		if (copy->lazy && !repl_none(old))
 			repl_note(copy, slot, 1, old, old & _PAGE_PRESENT);
-		/* What is outdated gets no more copies, and no way to any. */
+		/* What is outdated gets no more copies. */
 		if (!domainmask_test(copy->domain, &copy->mm->pgtable_repl->stale))
 			links = repl_policy_of(copy)->link(child, level - 1, copy);
 		if (!links) {

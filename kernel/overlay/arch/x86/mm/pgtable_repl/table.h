@@ -199,8 +199,8 @@ static __always_inline bool repl_takes(const struct pgtable_copy *copy,
  * @published: CPUs have loaded these roots.  Under @root_mutex.  NULL: nothing to be done
  *
  * What is asked for each entry is no call, but a bit of the copy (@lazy, which is @sparse
- * of its policy).  An address space may have copies of two policies: between two holds of
- * the lock, those of one are outdated.
+ * of its policy).  An address space has copies of one policy only, though perhaps not of
+ * the one that is in force: those of another are outdated, and go before any are made.
  */
 struct repl_policy {
 	bool sparse;
@@ -396,9 +396,6 @@ static inline bool repl_has_domain(struct mm_struct *mm, unsigned int domain)
 #define REPL_COST_TABLE		32
 #define REPL_COST_COPY		512
 #define REPL_COST_HOLD		(128 * REPL_COST_COPY)
-
-/* Looks that find nothing must not use up a hold, or it would not get further. */
-static_assert(PGTABLE_REPL_DOMAINS_MAX * REPL_COST_LOOK * 5 < REPL_COST_HOLD);
 
 extern long repl_hold_cost;	/* of who takes down; tests make it less */
 

@@ -242,8 +242,11 @@ static void repl_test_outdated_in_holds(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
 }
 
-/* A policy does not wait for what is outdated; what is left then goes all the same. */
-static void repl_test_policy_before_the_rest(struct kunit *test)
+/*
+ * A policy does not wait for what is outdated; what is left then goes all the same, by the
+ * repair or by who comes back.
+ */
+static void repl_test_policy_before_rest(struct kunit *test, bool repairs)
 {
 	int mode = sysctl_pgtable_repl_mode, tries;
 	struct repl_wait wait = REPL_WAIT_NONE;
@@ -261,14 +264,28 @@ static void repl_test_policy_before_the_rest(struct kunit *test)
 	set_thread_flag(TIF_SIGPENDING);
 	KUNIT_EXPECT_EQ(test, pgtable_repl_switch_off(t->mm, &wait), 0);
 	clear_thread_flag(TIF_SIGPENDING);
-	KUNIT_EXPECT_FALSE(test, wait.busy);
+	KUNIT_EXPECT_TRUE(test, wait.busy && wait.got_on);
 	KUNIT_EXPECT_TRUE(test, nodes_empty(repl->owner.policy.nodes));
 	KUNIT_EXPECT_GT(test, repl_test_pages(t), 0);
 	repl_hold_cost = REPL_COST_HOLD;
+	if (!repairs) {
+		KUNIT_EXPECT_EQ(test, pgtable_repl_switch_off(t->mm, &wait), 0);
+		KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
+	}
 	for (tries = 0; tries < 700 && repl_test_pages(t); tries++)
 		msleep(100);
 	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
 	WRITE_ONCE(sysctl_pgtable_repl_mode, mode);
+}
+
+static void repl_test_policy_before_the_rest(struct kunit *test)
+{
+	repl_test_policy_before_rest(test, true);
+}
+
+static void repl_test_rest_of_who_comes_back(struct kunit *test)
+{
+	repl_test_policy_before_rest(test, false);
 }
 
 /* Who is short of memory takes all of it at once, and it counts. */
@@ -387,6 +404,7 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_outdated_meanwhile),
 	KUNIT_CASE(repl_test_outdated_in_holds),
 	KUNIT_CASE_SLOW(repl_test_policy_before_the_rest),
+	KUNIT_CASE(repl_test_rest_of_who_comes_back),
 	KUNIT_CASE(repl_test_outdated_is_dropped),
 	KUNIT_CASE(repl_test_outdated_and_off),
 	KUNIT_CASE_SLOW(repl_test_rest_is_taken_down),

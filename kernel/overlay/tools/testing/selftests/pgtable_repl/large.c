@@ -196,7 +196,11 @@ static int set_lazy(void)
 /* All trees are made anew.  Who changes domains leaves what takes long to others. */
 static int change_domains(void)
 {
-	return repl_set_same_domains() ?: repl_set_all();
+	int err = repl_set_same_domains();
+
+	/* That builds anew. */
+	__atomic_add_fetch(&watch.round, 1, __ATOMIC_RELEASE);
+	return err ?: repl_set_all();
 }
 
 /* Every node uses every table. */
