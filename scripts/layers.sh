@@ -3,7 +3,7 @@
 # Whether the files of the kernel part use only what is below them: each symbol that
 # an object lacks and another one of them defines must be defined further up in
 # kernel/layers/order. The same goes for their headers: a file includes those of its
-# own layer and of the ones above it in that table.
+# own layer and of the ones above it in that table, and each compiles alone.
 # Usage: layers.sh [BUILD]	(default: kernel-nearwalk, which must have been built)
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
@@ -84,6 +84,16 @@ done < <(
 			}
 		}' | LC_ALL=C sort
 )
-echo "${#files[@]} files, $failed uses that point up"
-echo "counts: ${#files[@]} $failed 0"
+# Each header compiles alone, with the flags of an object beside it.
+for header in "${headers[@]}"; do
+	command=$(find "$objects/$(dirname "$header")" -maxdepth 1 -name '.*.o.cmd' ! -name '.built-in*' | LC_ALL=C sort | head -n 1)
+	flags=$(sed -n '1s/^[^=]*:= //p' "$command" | sed 's/ -c -o .*//; s/-Wp,-MMD,[^ ]* //')
+	[ -n "$flags" ] || die "$command has no command"
+	(
+		cd "$objects"
+		eval "$flags -fsyntax-only -x c -" <<<"#include \"$BUILD/linux-nearwalk/$header\""
+	) || fail "$header does not compile alone"
+done
+echo "${#files[@]} files, ${#headers[@]} headers, $failed failures"
+echo "counts: $((${#files[@]} + ${#headers[@]})) $failed 0"
 [ "$failed" = 0 ]
