@@ -336,34 +336,39 @@ static bool repl_set_locked(struct mm_struct *mm,
 }
 
 /*
- * What is outdated goes in further holds of the lock, then trees are made by the policy.
- * Who does not get that far leaves it to the repair, which does not queue up for the lock,
- * and, with @wait->busy, to who goes through many, and comes back.
+ * What is outdated goes in further holds of the lock, then trees are made on @build.  Who
+ * does not get that far leaves it to the repair, which does not queue up for the lock, and,
+ * with @wait->busy, to who goes through many, and comes back.
  */
 static void repl_set_rest(struct mm_struct *mm, const struct pgtable_repl_policy *policy,
-			  struct repl_wait *wait)
+			  const nodemask_t *build, struct repl_wait *wait)
 {
 	struct pgtable_repl_owner *owner = mm_repl_owner(mm);
 	nodemask_t nodes = policy->nodes;
 	unsigned int domain;
 	int nid, err;
 
-	if (nodes_empty(nodes)) {
-		err = pgtable_repl_lock_settled(mm, wait);
+	if (nodes_empty(*build)) {
+		err = pgtable_repl_lock_settled(mm, wait, false);
 		if (!err)
 			arch_pgtable_repl_unlock(mm);
 	} else {
-		err = pgtable_repl_mm_build(owner, &nodes, wait);
+		err = pgtable_repl_mm_build(owner, build, wait);
 	}
 	if (!err)
 		return;
-	/* Trees that are in use are as they should be. */
-	for_each_node_state(nid, N_MEMORY)
-		if (atomic_long_read(&owner->node_pages[nid]))
-			node_set(nid, nodes);
-	for (domain = 0; domain < pgtable_repl_nr_domains(); domain++)
+	/*
+	 * Of whole trees that are in use it is not known any more what they lack.  A lazy one
+	 * would make way for a new one.
+	 */
+	for (domain = 0; pgtable_repl_is_lazy(policy) && domain < pgtable_repl_nr_domains();
+	     domain++)
 		if (pgtable_repl_domain_root(mm, domain))
 			node_clear(pgtable_repl_domain_node(domain), nodes);
+	for_each_node_state(nid, N_MEMORY)
+		if (!node_isset(nid, policy->nodes) &&
+		    atomic_long_read(&owner->node_pages[nid]))
+			node_set(nid, nodes);
 	pgtable_repl_rebuild(owner, &nodes);
 }
 
@@ -424,7 +429,7 @@ static int repl_set(struct mm_struct *mm,
 	}
 	pgtable_repl_free(&pages, wait);
 	if (!settled)
-		repl_set_rest(mm, policy, wait);
+		repl_set_rest(mm, policy, &policy->nodes, wait);
 	pgtable_repl_add_rest(mm, wait);
 	if (lazy)
 		pgtable_repl_watch_idle();
@@ -490,11 +495,17 @@ static void repl_finish(struct mm_struct *mm, struct repl_wait *wait)
 {
 	struct pgtable_repl *repl = mm_pgtable_repl(mm);
 	struct pgtable_repl_policy policy;
+	nodemask_t build;
 
-	if (!repl || domainmask_empty(&repl->stale))
+	if (!repl || domainmask_empty(&repl->stale) || pgtable_repl_dying(&repl->owner))
 		return;
 	pgtable_repl_owner_policy(&repl->owner, &policy);
-	repl_set_rest(mm, &policy, wait);
+	/* What lacks for want of memory has its own time, and a child's its own thread. */
+	nodes_and(build, policy.nodes, repl->owner.rebuild);
+	nodes_andnot(build, build, repl->owner.dropped);
+	if (READ_ONCE(repl->young))
+		nodes_clear(build);
+	repl_set_rest(mm, &policy, &build, wait);
 }
 
 /**
@@ -535,7 +546,8 @@ int pgtable_repl_follow(struct mm_struct *mm, struct repl_wait *wait)
 		/* What was changed, by us or by who calls us, and then what is there. */
 		smp_mb();
 		if (repl_follows(mm, &want)) {
-			repl_finish(mm, wait);
+			if (!changed)
+				repl_finish(mm, wait);
 			return changed;
 		}
 		err = repl_set(mm, &want, REPL_BY_DEFAULT, wait);

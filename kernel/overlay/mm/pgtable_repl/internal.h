@@ -142,7 +142,7 @@ unsigned int pgtable_repl_prefetch(struct mm_struct *mm);
 
 /* wait.c */
 int pgtable_repl_lock(struct mm_struct *mm, struct repl_wait *wait);
-int pgtable_repl_lock_settled(struct mm_struct *mm, struct repl_wait *wait);
+int pgtable_repl_lock_settled(struct mm_struct *mm, struct repl_wait *wait, bool some);
 bool pgtable_repl_unlock_for_others(struct mm_struct *mm);
 enum repl_insist { REPL_INSIST_MODE, REPL_INSIST_GROUPS, REPL_INSIST_NR };
 void pgtable_repl_insist_work(enum repl_insist which,

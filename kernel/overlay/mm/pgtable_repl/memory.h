@@ -222,7 +222,7 @@ struct repl_freed {
  * @freed: gets the pages of trees that are taken down, for
  *	pgtable_repl_free_all(); NULL: each address space's are freed with it
  * @busy: one was left as it is; come back
- * @got_on: of the last one, some of what is outdated has gone, busy or not
+ * @got_on: of one, some of what is outdated has gone, busy or not
  * @insist: queue up for locks for so long, in jiffies, on the worker of
  *	pgtable_repl_insist_work()
  * @since: but not for those that it was in vain for since then, in jiffies
@@ -353,7 +353,7 @@ void pgtable_repl_rebuild(struct pgtable_repl_owner *owner,
 			  const nodemask_t *nodes);
 bool pgtable_repl_worth_building(struct pgtable_repl_owner *owner,
 				 const nodemask_t *nodes);
-void pgtable_repl_building(struct pgtable_repl_owner *owner,
+nodemask_t pgtable_repl_building(struct pgtable_repl_owner *owner,
 			   const nodemask_t *nodes);
 void pgtable_repl_repair_later(void);
 bool pgtable_repl_dying(struct pgtable_repl_owner *owner);

@@ -53,28 +53,37 @@ static int repl_mm_renew(struct mm_struct *mm, const nodemask_t *lacking,
 		return 0;
 	if (wait)
 		wait->got_on = true;
-	return pgtable_repl_lock_settled(mm, wait);
+	return pgtable_repl_lock_settled(mm, wait, true);
 }
 
-/* Under its lock, which is released, and taken again for what takes longer. */
+/*
+ * Under its lock, which is released, and taken again for what takes longer.  @dropped: what
+ * was so when the nodes were chosen.
+ */
 static int repl_mm_build(struct mm_struct *mm, const nodemask_t *nodes,
-			 struct repl_wait *wait)
+			 const nodemask_t *dropped, struct repl_wait *wait)
 {
 	struct pgtable_repl_owner *owner = mm_repl_owner(mm);
 	struct mem_cgroup *memcg, *old_memcg;
-	nodemask_t build, lacking;
-	int err;
+	nodemask_t build, lacking, noted;
+	int nid, err;
 
 	memcg = get_mem_cgroup_from_mm(mm);
 	old_memcg = set_active_memcg(memcg);
 	nodes_or(lacking, owner->lacking, owner->rebuild);
 	nodes_and(lacking, lacking, *nodes);
-	pgtable_repl_building(owner, nodes);
 	err = repl_mm_renew(mm, &lacking, wait);
 	if (!err) {
-		nodes_and(build, *nodes, owner->policy.nodes);
 		/* Between two holds somebody may have needed the memory. */
-		nodes_andnot(build, build, owner->dropped);
+		nodes_andnot(build, owner->dropped, *dropped);
+		nodes_andnot(build, *nodes, build);
+		noted = pgtable_repl_building(owner, &build);
+		/* A fault has found something lacking in a lazy tree that stays. */
+		nodes_andnot(noted, noted, lacking);
+		if (pgtable_repl_is_lazy(&owner->policy))
+			for_each_node_mask(nid, noted)
+				pgtable_repl_lacks(owner, nid);
+		nodes_and(build, build, owner->policy.nodes);
 		if (!nodes_empty(build))
 			pgtable_repl_add_trees(mm, &build);
 		arch_pgtable_repl_unlock(mm);
@@ -91,12 +100,14 @@ static int repl_mm_build(struct mm_struct *mm, const nodemask_t *nodes,
 int pgtable_repl_mm_build(struct pgtable_repl_owner *owner,
 			  const nodemask_t *nodes, struct repl_wait *wait)
 {
-	int err = pgtable_repl_lock_settled(owner->mm, wait);
+	nodemask_t dropped = owner->dropped;
+	int err;
 
+	err = pgtable_repl_lock_settled(owner->mm, wait, false);
 	if (err)
 		return err;
 	if (pgtable_repl_worth_building(owner, nodes))
-		return repl_mm_build(owner->mm, nodes, wait);
+		return repl_mm_build(owner->mm, nodes, &dropped, wait);
 	arch_pgtable_repl_unlock(owner->mm);
 	return 0;
 }
@@ -112,12 +123,14 @@ int pgtable_repl_mm_build(struct pgtable_repl_owner *owner,
 int pgtable_repl_mm_grow(struct mm_struct *mm, const nodemask_t *nodes,
 			 struct repl_wait *wait)
 {
-	int err = pgtable_repl_lock_settled(mm, wait);
+	nodemask_t dropped = mm_repl_owner(mm)->dropped;
+	int err;
 
+	err = pgtable_repl_lock_settled(mm, wait, false);
 	if (err)
 		return err;
 	if (READ_ONCE(mm->pgtable_repl->young))
-		return repl_mm_build(mm, nodes, wait);
+		return repl_mm_build(mm, nodes, &dropped, wait);
 	arch_pgtable_repl_unlock(mm);
 	return 0;
 }

@@ -56,6 +56,9 @@ static void repl_rebuild(void)
 	struct repl_wait wait = REPL_WAIT_USER;
 
 	pgtable_repl_for_each(repl_wants_trees, repl_build_anew, &wait);
+	/* Who queues up for their locks goes on with those. */
+	if (wait.busy)
+		pgtable_repl_mode_behind();
 }
 
 /* Nobody makes trees: have nobody use those that there are, of the old domains. */

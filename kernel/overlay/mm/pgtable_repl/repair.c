@@ -136,19 +136,25 @@ static bool repl_repairable(struct pgtable_repl_owner *owner, nodemask_t *now)
  *
  * Said first, so that what fails is noted anew; bit by bit, as other nodes' may be
  * set meanwhile.
+ *
+ * Return: of these, the nodes that were noted.
  */
-void pgtable_repl_building(struct pgtable_repl_owner *owner,
-			   const nodemask_t *nodes)
+nodemask_t pgtable_repl_building(struct pgtable_repl_owner *owner,
+				 const nodemask_t *nodes)
 {
+	nodemask_t noted = NODE_MASK_NONE;
 	int nid;
 
 	for_each_node_mask(nid, *nodes) {
-		node_clear(nid, owner->rebuild);
+		if (test_and_clear_bit(nid, owner->rebuild.bits))
+			node_set(nid, noted);
 		/* Pairs with pgtable_repl_rebuild(). */
 		smp_mb__after_atomic();
-		node_clear(nid, owner->lacking);
+		if (test_and_clear_bit(nid, owner->lacking.bits))
+			node_set(nid, noted);
 	}
 	nodes_andnot(owner->dropped, owner->dropped, *nodes);
+	return noted;
 }
 
 /**
@@ -173,7 +179,8 @@ bool pgtable_repl_worth_building(struct pgtable_repl_owner *owner,
 	    !nodes_subset(*nodes, owner->policy.nodes) ||
 	    pgtable_repl_owner_room(owner, 0, 0, REPL_GROUP_SHARE))
 		return true;
-	for_each_node_mask(nid, *nodes)
+	nodes_and(lacking, lacking, *nodes);
+	for_each_node_mask(nid, lacking)
 		repl_lacks(owner, nid);
 	return false;
 }

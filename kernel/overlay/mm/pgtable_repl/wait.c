@@ -181,6 +181,7 @@ static bool repl_settled_enough(struct mm_struct *mm, struct repl_wait *wait,
  * pgtable_repl_lock_settled() - the same, with nothing left that is outdated
  * @mm: the address space, which has state; likewise
  * @wait: as of pgtable_repl_lock()
+ * @some: the caller has had the lock a moment ago, and has taken some of it down
  *
  * For who is about to make trees.  What is outdated is taken down in holds of the lock of
  * a bounded length, and for so long as to be fair to others that @wait goes through; that
@@ -188,17 +189,17 @@ static bool repl_settled_enough(struct mm_struct *mm, struct repl_wait *wait,
  *
  * Return: as of pgtable_repl_lock(); -EINTR as well if nobody needs the trees any more.
  */
-int pgtable_repl_lock_settled(struct mm_struct *mm, struct repl_wait *wait)
+int pgtable_repl_lock_settled(struct mm_struct *mm, struct repl_wait *wait, bool some)
 {
 	struct repl_wait had = wait ? *wait : REPL_WAIT_NONE;
 	unsigned long begun = jiffies, spent;
-	bool settled, some = false;
+	bool settled;
 	LIST_HEAD(pages);
 	int err;
 
 	for (;;) {
 		/* Those that the lock was left to give it back in a moment. */
-		if (wait && wait->got_on)
+		if (wait && some)
 			wait->left = max(wait->left, REPL_SETTLE_PATIENCE);
 		err = pgtable_repl_lock(mm, wait);
 		if (err)

@@ -23,7 +23,7 @@ static nodemask_t repl_test_taking_down(struct repl_test *t)
 /* Who makes trees next takes down what is left. */
 static void repl_test_taken_down(struct repl_test *t)
 {
-	if (!pgtable_repl_lock_settled(t->mm, NULL))
+	if (!pgtable_repl_lock_settled(t->mm, NULL, false))
 		arch_pgtable_repl_unlock(t->mm);
 }
 
@@ -228,7 +228,7 @@ static void repl_test_outdated_in_holds(struct kunit *test)
 
 	/* Who has no more time leaves the rest, and is not taken for one that waits. */
 	set_thread_flag(TIF_SIGPENDING);
-	KUNIT_ASSERT_EQ(test, pgtable_repl_lock_settled(t->mm, &wait), -EAGAIN);
+	KUNIT_ASSERT_EQ(test, pgtable_repl_lock_settled(t->mm, &wait, false), -EAGAIN);
 	clear_thread_flag(TIF_SIGPENDING);
 	KUNIT_EXPECT_TRUE(test, wait.busy && wait.got_on);
 	KUNIT_EXPECT_LT(test, repl_test_pages(t), left);
@@ -269,7 +269,9 @@ static void repl_test_policy_before_rest(struct kunit *test, bool repairs)
 	KUNIT_EXPECT_GT(test, repl_test_pages(t), 0);
 	repl_hold_cost = REPL_COST_HOLD;
 	if (!repairs) {
+		wait = REPL_WAIT_NONE;
 		KUNIT_EXPECT_EQ(test, pgtable_repl_switch_off(t->mm, &wait), 0);
+		KUNIT_EXPECT_FALSE(test, wait.busy);
 		KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
 	}
 	for (tries = 0; tries < 700 && repl_test_pages(t); tries++)
