@@ -316,7 +316,7 @@ fn dry_run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let quoted = |words: &[OsString]| qemu::shell_quoted(words.iter().map(OsString::as_os_str));
     println!("{}", quoted(&words));
     if let Some(nested) = nested {
-        let inner = nested.wrap(&config, accel, args.machine.verbose, &args.command)?;
+        let inner = nested.wrap(args.machine.verbose, &args.command)?;
         println!("# in it: {}", quoted(&inner));
     }
     Ok(ExitCode::SUCCESS)
@@ -340,7 +340,7 @@ fn run_command(args: RunArgs) -> anyhow::Result<ExitCode> {
         (Some(lens), _) => lens.wrap(args.command),
         (None, Some(nested)) => {
             nested.config.kernel.image(&build_dir())?;
-            nested.wrap(&config, Accel::choose(&config)?, verbose, &args.command)?
+            nested.wrap(verbose, &args.command)?
         }
         (None, None) => args.command,
     };

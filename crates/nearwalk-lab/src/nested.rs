@@ -9,8 +9,8 @@ use std::{
 };
 
 use crate::{
-    Accel, Emulator, Error, Kernel, MemoryPlace, NodeSpec, Nodes, Placement, Size, VmConfig,
-    outcome::status, paths::build_dir, placement, qemu,
+    Emulator, Error, Kernel, MemoryPlace, NodeSpec, Nodes, Placement, Size, VmConfig,
+    outcome::status, paths::build_dir, placement,
 };
 
 /// What the machine itself keeps of the memory of each node.
@@ -159,13 +159,7 @@ impl NestedArgs {
 
 impl Nested {
     /// The command of the machine that runs `command` in the guest.
-    pub fn wrap(
-        &self,
-        machine: &VmConfig,
-        accel: Accel,
-        verbose: bool,
-        command: &[OsString],
-    ) -> Result<Vec<OsString>, Error> {
+    pub fn wrap(&self, verbose: bool, command: &[OsString]) -> Result<Vec<OsString>, Error> {
         let config = &self.config;
         let program = std::env::current_exe().map_err(Error::io("the path of this program"))?;
         let mut words: Vec<OsString> = vec![program.into()];
@@ -181,18 +175,6 @@ impl Nested {
             add("--vcpus-on", nodes.to_string().into());
         }
         add("--memory-on", config.placement.memory.to_string().into());
-        if accel == Accel::Tcg {
-            // QEMU 7.2 does not tell a hypervisor of XSETBV: the guest's kernel finds
-            // sizes in CPUID that do not fit what it has enabled, and warns.
-            add("--cpu-model", "host,-xsave".into());
-            // The guest's kernel finds the CPUs of a hypervisor, and yet they are
-            // as slow, and as forgetful of changed code, as the machine's.
-            add("--append", qemu::SLOW_CPUS.into());
-            if !machine.icount {
-                add("--append", qemu::PATCHED_CODE.into());
-                add("--append", qemu::SAME_ADDRESSES.into());
-            }
-        }
         for parameter in &config.append {
             add("--append", parameter.into());
         }
@@ -297,6 +279,7 @@ fn check_memory(guest: &VmConfig, nodes: &[NodeSpec]) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::qemu;
 
     fn args(shape: Shape) -> NestedArgs {
         NestedArgs {
@@ -313,9 +296,7 @@ mod tests {
     }
 
     fn line(nested: &Nested) -> String {
-        let machine = VmConfig::default();
-        let command = ["true".into()];
-        let words = nested.wrap(&machine, Accel::Tcg, true, &command).unwrap();
+        let words = nested.wrap(true, &["true".into()]).unwrap();
         qemu::shell_quoted(words[1..].iter().map(OsString::as_os_str))
     }
 
@@ -357,10 +338,8 @@ mod tests {
         let line = line(&guest(&args, "1,2", "interleave").unwrap());
         for part in [
             "lab run --accel kvm --kernel stock",
-            " --cpu-model host,-xsave ",
             "--node cpus=2,memory=512M --node cpus=2,memory=512M --vcpus-on 1,2 --memory-on interleave ",
-            " --append 'text_poke_again pgtable_repl=hold' ",
-            " --append norandmaps --append numa_balancing=disable --append a=b ",
+            " --append numa_balancing=disable --append a=b ",
             " --verbose -- true",
         ] {
             assert!(line.contains(part), "no '{part}' in {line}");

@@ -91,7 +91,7 @@ pub fn share_tag(index: usize) -> String {
 /// All emulated CPUs read the host's one clock; without this the kernel finds them
 /// apart and falls back to a slow timer. The timer check and the lockup detector
 /// must bear a host that runs few of them at a time.
-pub const SLOW_CPUS: &str = "tsc=reliable no_timer_check watchdog_thresh=60";
+const SLOW_CPUS: &str = "tsc=reliable no_timer_check watchdog_thresh=60";
 
 /// A vCPU thread of QEMU before 8.1 can translate code just before another one
 /// changes it and enter the stale translation into its cache afterwards. The
@@ -99,21 +99,35 @@ pub const SLOW_CPUS: &str = "tsc=reliable no_timer_check watchdog_thresh=60";
 /// bytes in memory. Our kernels write twice; since the stock kernel does not, and
 /// since each write stops all CPUs, have the hooks of replication opened before the
 /// second CPU starts, too.
-pub const PATCHED_CODE: &str = "text_poke_again pgtable_repl=hold";
+const PATCHED_CODE: &str = "text_poke_again pgtable_repl=hold";
 
 /// QEMU 7.2 translates a program anew for each address that it lies at, and has all
 /// translations of a page in one list, which each store to the page goes through. After
 /// hundreds of programs, each elsewhere, a CPU that used again what had been a page of
 /// the C library stood still for minutes. At the same addresses, one translation is there
 /// for all.
-pub const SAME_ADDRESSES: &str = "norandmaps";
+const SAME_ADDRESSES: &str = "norandmaps";
 
 /// For a guest of KVM in an emulated machine. QEMU before 9.1, entering such a guest,
 /// forgets that its last instruction was STI (`helper_vmrun()` does not read the
 /// VMCB's interrupt shadow). What arrives between the `sti` and the `hlt` of an idle
 /// CPU is then handled before the `hlt`, and the CPU sleeps although it was woken:
 /// until its next interrupt, which without a tick may never come.
-pub const LOST_WAKEUPS: &str = "nohz=off";
+const LOST_WAKEUPS: &str = "nohz=off";
+
+/// What a guest of KVM in an emulated machine is told: its kernel finds the CPUs of a
+/// hypervisor, and yet they are as slow, and as forgetful of changed code, as the
+/// machine's. `own` is the command line of the machine's kernel, which knows whether
+/// that holds: not if one thread runs all its CPUs.
+fn for_emulated_host(own: &str) -> impl Iterator<Item = &'static str> + '_ {
+    let has = |words: &str| {
+        let mut words = words.split(' ');
+        words.all(|word| own.split_whitespace().any(|told| told == word))
+    };
+    let same = [PATCHED_CODE, SAME_ADDRESSES].into_iter();
+    let same = same.filter(move |words| has(words));
+    [SLOW_CPUS, LOST_WAKEUPS].into_iter().chain(same)
+}
 
 /// The kernel's command line.
 pub fn command_line(config: &VmConfig, accel: Accel) -> String {
@@ -144,8 +158,11 @@ pub fn command_line(config: &VmConfig, accel: Accel) -> String {
         }
     }
     if accel == Accel::Kvm && is_emulated() {
-        line.push(' ');
-        line += LOST_WAKEUPS;
+        let own = std::fs::read_to_string("/proc/cmdline").unwrap_or_default();
+        for words in for_emulated_host(&own) {
+            line.push(' ');
+            line += words;
+        }
     }
     line += match config.pti {
         Pti::Auto => "",
@@ -168,9 +185,16 @@ fn accelerator(config: &VmConfig, accel: Accel) -> &'static str {
     }
 }
 
+/// Of a guest of KVM in an emulated machine. QEMU 7.2 does not tell a hypervisor of XSETBV:
+/// the guest's kernel finds sizes in CPUID that do not fit what it has enabled, and warns.
+/// A guest in the guest would be too slow to be of use, but to be ready for one, the
+/// guest's kernel patches a hundred calls, each of which interrupts all its CPUs.
+const EMULATED_HOST: &str = "host,-xsave,-svm";
+
 fn cpu_model(config: &VmConfig, accel: Accel) -> String {
     let mut model = config.cpu_model.clone().unwrap_or_else(|| {
         match accel {
+            Accel::Kvm if is_emulated() => EMULATED_HOST,
             Accel::Kvm => "host",
             // Nested paging, so that the guest can run KVM guests itself.
             Accel::Tcg => "EPYC,+svm,+npt",
@@ -337,6 +361,15 @@ pub fn shell_quoted<'a>(words: impl IntoIterator<Item = &'a OsStr>) -> String {
 mod tests {
     use super::*;
     use crate::{NodeSpec, Size};
+
+    #[test]
+    fn a_guest_is_told_what_its_emulated_machine_was() {
+        let told = |own| for_emulated_host(own).collect::<Vec<_>>();
+        let slow = [SLOW_CPUS, LOST_WAKEUPS];
+        assert_eq!(told("console=ttyS0 pgtable_repl=hold norandmapsets"), slow);
+        let all = [SLOW_CPUS, LOST_WAKEUPS, PATCHED_CODE, SAME_ADDRESSES];
+        assert_eq!(told("norandmaps text_poke_again pgtable_repl=hold\n"), all);
+    }
 
     const ENDS: Endpoints = Endpoints {
         console: 3,

@@ -55,7 +55,7 @@ fn a_guest_lies_where_it_is_put() {
     let script = r#"
 guest() {
 	mkfifo /run/in
-	"$0" lab run --accel kvm --cpu-model host,-xsave "$@" -- \
+	"$0" lab run --accel kvm "$@" -- \
 		sh -c 'echo up; cat' </run/in >/run/out &
 	exec 3>/run/in
 	until grep -q up /run/out; do sleep 0.2; kill -0 $! || exit 9; done
