@@ -45,9 +45,7 @@ static void repl_test_set_ptes_reaches_copies(struct kunit *test)
 	struct pgtable_copy *copy;
 	unsigned int i;
 
-	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	repl_test_tables(test);
-	repl_test_copy(test);
+	repl_test_replicated(test);
 	repl_test_fill(t);
 	for_each_copy(copy, virt_to_ptdesc(t->ptep))
 		for (i = 0; i < TEST_NR; i++)
@@ -66,9 +64,7 @@ static void repl_test_get_collects_bits(struct kunit *test)
 	struct pgtable_copy *copy;
 	pte_t pte;
 
-	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	repl_test_tables(test);
-	copy = repl_test_copy(test);
+	copy = repl_test_replicated(test);
 	repl_test_fill(t);
 	repl_test_walker(copy, t->ptep, _PAGE_ACCESSED | _PAGE_DIRTY);
 	pte = ptep_get(t->ptep);
@@ -87,9 +83,7 @@ static void repl_test_clear_collects_bits(struct kunit *test)
 	struct pgtable_copy *copy;
 	pte_t pte;
 
-	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	repl_test_tables(test);
-	copy = repl_test_copy(test);
+	copy = repl_test_replicated(test);
 	repl_test_fill(t);
 	repl_test_walker(copy, t->ptep, _PAGE_DIRTY);
 	spin_lock(t->ptl);
@@ -115,9 +109,7 @@ static void repl_test_wrprotect_keeps_dirty(struct kunit *test)
 	struct repl_test *t = test->priv;
 	struct pgtable_copy *copy;
 
-	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	repl_test_tables(test);
-	copy = repl_test_copy(test);
+	copy = repl_test_replicated(test);
 	repl_test_fill(t);
 	repl_test_walker(copy, t->ptep, _PAGE_DIRTY);
 	spin_lock(t->ptl);
@@ -141,9 +133,7 @@ static void repl_test_clear_young(struct kunit *test)
 	struct vm_area_struct vma = { .vm_mm = t->mm };
 	struct pgtable_copy *copy;
 
-	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	repl_test_tables(test);
-	copy = repl_test_copy(test);
+	copy = repl_test_replicated(test);
 	repl_test_fill(t);
 	repl_test_walker(copy, t->ptep, _PAGE_ACCESSED);
 	spin_lock(t->ptl);
@@ -196,9 +186,7 @@ static struct pgtable_copy *repl_test_section(struct kunit *test)
 	struct pgtable_copy *copy;
 	unsigned int i;
 
-	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	repl_test_tables(test);
-	copy = repl_test_copy(test);
+	copy = repl_test_replicated(test);
 	repl_test_fill(t);
 	spin_lock(t->ptl);
 	for (i = 0; i < TEST_NR; i++)

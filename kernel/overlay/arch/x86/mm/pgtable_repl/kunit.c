@@ -159,6 +159,14 @@ struct pgtable_copy *repl_test_copy(struct kunit *test)
 	return copy;
 }
 
+/* Trees on all nodes, and tables with copies.  Returns one of the PTE table. */
+struct pgtable_copy *repl_test_replicated(struct kunit *test)
+{
+	KUNIT_ASSERT_EQ(test, repl_test_all(test->priv), 0);
+	repl_test_tables(test);
+	return repl_test_copy(test);
+}
+
 /* The walker of a domain sets bits in an entry that it uses. */
 void repl_test_walker(struct pgtable_copy *copy, pte_t *ptep, pteval_t bits)
 {

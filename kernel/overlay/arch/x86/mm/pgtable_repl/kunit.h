@@ -63,6 +63,7 @@ void repl_test_empty(struct repl_test *t);
 pud_t *repl_test_pud(struct repl_test *t);
 void repl_test_unlink(struct ptdesc *table);
 struct pgtable_copy *repl_test_copy(struct kunit *test);
+struct pgtable_copy *repl_test_replicated(struct kunit *test);
 void repl_test_walker(struct pgtable_copy *copy, pte_t *ptep, pteval_t bits);
 void repl_test_marks(struct repl_marks *marks, int nid, bool raise);
 void repl_test_lazy(struct kunit *test, unsigned int prefetch);

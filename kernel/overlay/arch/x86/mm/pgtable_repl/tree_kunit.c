@@ -65,9 +65,7 @@ static void repl_test_short_of_memory(struct kunit *test)
 	struct ptdesc *table;
 	unsigned int domain;
 
-	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	repl_test_tables(test);
-	repl_test_copy(test);
+	repl_test_replicated(test);
 	repl_test_fill(t);
 
 	/* As if no page had been there when the table was linked. */
@@ -99,9 +97,7 @@ static void repl_test_filled_before_it_is_linked(struct kunit *test)
 	struct ptdesc *pmd, *pte;
 	pud_t *pud;
 
-	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	repl_test_tables(test);
-	repl_test_copy(test);
+	repl_test_replicated(test);
 	pud = repl_test_pud(t);
 	pmd = virt_to_ptdesc(t->pmdp);
 	pte = virt_to_ptdesc(t->ptep);
@@ -124,9 +120,7 @@ static void repl_test_moved_below_a_fallback(struct kunit *test)
 	struct repl_test *t = test->priv;
 	pud_t *pud;
 
-	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	repl_test_tables(test);
-	repl_test_copy(test);
+	repl_test_replicated(test);
 	pud = repl_test_pud(t);
 	repl_test_unlink(virt_to_ptdesc(t->pmdp));
 	/* No memory for those of the parent. */
@@ -148,9 +142,7 @@ static void repl_test_check_finds_damage(struct kunit *test)
 	struct pgtable_copy *copy;
 	pteval_t *slot;
 
-	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	repl_test_tables(test);
-	copy = repl_test_copy(test);
+	copy = repl_test_replicated(test);
 	repl_test_fill(t);
 	slot = repl_slot(copy, t->ptep + 3);
 	*slot ^= _PAGE_RW;
@@ -240,9 +232,7 @@ static void repl_test_goes_on_building(struct kunit *test)
 	nodemask_t nodes;
 	int round;
 
-	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	repl_test_tables(test);
-	repl_test_copy(test);
+	repl_test_replicated(test);
 	repl = t->mm->pgtable_repl;
 	nodes = repl->owner.policy.nodes;
 	table = virt_to_ptdesc(t->ptep);
@@ -274,9 +264,7 @@ static void repl_test_asks_once_for_an_upper_table(struct kunit *test)
 	struct repl_test *t = test->priv;
 	struct pgtable_repl *repl;
 
-	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	repl_test_tables(test);
-	repl_test_copy(test);
+	repl_test_replicated(test);
 	repl = t->mm->pgtable_repl;
 	arch_pgtable_repl_lock(t->mm);
 	repl_test_unlink(virt_to_ptdesc(t->pmdp));
@@ -298,9 +286,7 @@ static void repl_test_moved_while_it_is_built(struct kunit *test)
 	struct pgtable_repl *repl;
 	pud_t *pud;
 
-	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	repl_test_tables(test);
-	repl_test_copy(test);
+	repl_test_replicated(test);
 	repl = t->mm->pgtable_repl;
 	pud = repl_test_pud(t);
 	arch_pgtable_repl_lock(t->mm);

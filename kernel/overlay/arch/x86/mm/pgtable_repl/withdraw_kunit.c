@@ -33,9 +33,7 @@ static void repl_test_tree_that_goes_does_not_grow(struct kunit *test)
 	struct repl_test *t = test->priv;
 	pud_t *pud;
 
-	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	repl_test_tables(test);
-	repl_test_copy(test);
+	repl_test_replicated(test);
 	pud = repl_test_pud(t);
 	repl_test_taking_down(t);
 	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
@@ -56,9 +54,7 @@ static void repl_test_tree_that_goes_is_gone(struct kunit *test)
 	struct repl_test *t = test->priv;
 	pud_t *pud;
 
-	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	repl_test_tables(test);
-	repl_test_copy(test);
+	repl_test_replicated(test);
 	pud = repl_test_pud(t);
 	repl_test_taking_down(t);
 	repl_test_unlink(virt_to_ptdesc(t->pmdp));
@@ -76,9 +72,7 @@ static void repl_test_tree_that_goes_comes_back(struct kunit *test)
 	struct repl_test *t = test->priv;
 	nodemask_t nodes;
 
-	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	repl_test_tables(test);
-	repl_test_copy(test);
+	repl_test_replicated(test);
 	nodes = repl_test_taking_down(t);
 	repl_test_unlink(virt_to_ptdesc(t->ptep));
 	set_pmd(t->pmdp, *t->pmdp);
@@ -98,9 +92,7 @@ static void repl_test_outdated_trees_make_way(struct kunit *test)
 	LIST_HEAD(pages);
 	pud_t *pud;
 
-	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	repl_test_tables(test);
-	repl_test_copy(test);
+	repl_test_replicated(test);
 	repl = t->mm->pgtable_repl;
 	pte = virt_to_ptdesc(t->ptep);
 	pud = repl_test_pud(t);
@@ -139,9 +131,7 @@ static void repl_test_outdated_in_part(struct kunit *test)
 	nodemask_t one;
 	LIST_HEAD(pages);
 
-	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	repl_test_tables(test);
-	copy = repl_test_copy(test);
+	copy = repl_test_replicated(test);
 	repl = t->mm->pgtable_repl;
 	domain = copy->domain;
 	one = nodemask_of_node(pgtable_repl_domain_node(domain));
@@ -181,9 +171,7 @@ static void repl_test_outdated_meanwhile(struct kunit *test)
 	nodemask_t one;
 	LIST_HEAD(pages);
 
-	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	repl_test_tables(test);
-	domain = repl_test_copy(test)->domain;
+	domain = repl_test_replicated(test)->domain;
 	repl = t->mm->pgtable_repl;
 	one = nodemask_of_node(pgtable_repl_domain_node(domain));
 	arch_pgtable_repl_lock(t->mm);
@@ -209,10 +197,8 @@ static void repl_test_outdated_in_holds(struct kunit *test)
 	LIST_HEAD(pages);
 	long had, left;
 
-	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	repl_test_tables(test);
+	repl_test_replicated(test);
 	repl_test_more_tables(test);
-	repl_test_copy(test);
 	repl = t->mm->pgtable_repl;
 	nodes = repl->owner.policy.nodes;
 	had = repl_test_pages(t);
@@ -253,10 +239,8 @@ static void repl_test_policy_before_rest(struct kunit *test, bool repairs)
 	struct repl_test *t = test->priv;
 	struct pgtable_repl *repl;
 
-	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	repl_test_tables(test);
+	repl_test_replicated(test);
 	repl_test_more_tables(test);
-	repl_test_copy(test);
 	repl = t->mm->pgtable_repl;
 	pgtable_repl_outdate(t->mm, NULL);
 	repl_hold_cost = 1;
@@ -299,10 +283,8 @@ static void repl_test_outdated_is_dropped(struct kunit *test)
 	LIST_HEAD(pages);
 	long had, nr = 0;
 
-	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	repl_test_tables(test);
+	repl_test_replicated(test);
 	repl_test_more_tables(test);
-	repl_test_copy(test);
 	owner = mm_repl_owner(t->mm);
 	had = repl_test_pages(t);
 	pgtable_repl_outdate(t->mm, NULL);
@@ -324,9 +306,7 @@ static void repl_test_outdated_and_off(struct kunit *test)
 	struct repl_test *t = test->priv;
 	nodemask_t nodes;
 
-	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	repl_test_tables(test);
-	repl_test_copy(test);
+	repl_test_replicated(test);
 	nodes = t->mm->pgtable_repl->owner.policy.nodes;
 	pgtable_repl_outdate(t->mm, NULL);
 	KUNIT_EXPECT_EQ(test, repl_test_set(t, &NODE_MASK_NONE), 0);
@@ -380,9 +360,7 @@ static void repl_test_copy_that_goes_keeps_its_domain(struct kunit *test)
 	unsigned int domain;
 	LIST_HEAD(pages);
 
-	KUNIT_ASSERT_EQ(test, repl_test_all(t), 0);
-	repl_test_tables(test);
-	repl_test_copy(test);
+	repl_test_replicated(test);
 	for_each_copy(copy, virt_to_ptdesc(t->ptep))
 		if (copy->domain)
 			break;
