@@ -344,18 +344,14 @@ static void repl_set_rest(struct mm_struct *mm, const struct pgtable_repl_policy
 			  const nodemask_t *build, struct repl_wait *wait)
 {
 	struct pgtable_repl_owner *owner = mm_repl_owner(mm);
-	nodemask_t nodes = policy->nodes;
 	unsigned int domain;
-	int nid, err;
+	nodemask_t nodes;
+	int nid;
 
-	if (nodes_empty(*build)) {
-		err = pgtable_repl_lock_settled(mm, wait, false);
-		if (!err)
-			arch_pgtable_repl_unlock(mm);
-	} else {
-		err = pgtable_repl_mm_build(owner, build, wait);
-	}
-	if (!err)
+	/* What has been dropped since the policy came in force has its own time. */
+	nodes = data_race(owner->dropped);
+	nodes_andnot(nodes, *build, nodes);
+	if (!pgtable_repl_mm_build(owner, &nodes, wait))
 		return;
 	/*
 	 * Of whole trees that are in use it is not known any more what they lack.  A lazy one
@@ -497,12 +493,14 @@ static void repl_finish(struct mm_struct *mm, struct repl_wait *wait)
 	struct pgtable_repl_policy policy;
 	nodemask_t build;
 
-	if (!repl || domainmask_empty(&repl->stale) || pgtable_repl_dying(&repl->owner))
+	/* Who outdates some from now on sees to it himself. */
+	if (!repl || data_race(domainmask_empty(&repl->stale)) ||
+	    pgtable_repl_dying(&repl->owner))
 		return;
 	pgtable_repl_owner_policy(&repl->owner, &policy);
 	/* What lacks for want of memory has its own time, and a child's its own thread. */
-	nodes_and(build, policy.nodes, repl->owner.rebuild);
-	nodes_andnot(build, build, repl->owner.dropped);
+	build = data_race(repl->owner.rebuild);
+	nodes_and(build, build, policy.nodes);
 	if (READ_ONCE(repl->young))
 		nodes_clear(build);
 	repl_set_rest(mm, &policy, &build, wait);

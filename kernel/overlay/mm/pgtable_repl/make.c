@@ -73,6 +73,16 @@ static void repl_add_more(struct mm_struct *mm)
 	repl_domains_put();
 }
 
+/* Whether the lock was waited for as long as is fair to others that @wait goes through. */
+static bool repl_waited_enough(struct repl_wait *wait, unsigned long waited)
+{
+	if (!wait || waited < REPL_SETTLE_EACH)
+		return false;
+	wait->busy = true;
+	wait->got_on = true;
+	return true;
+}
+
 /**
  * pgtable_repl_add_rest() - build what pgtable_repl_add_trees() has begun
  * @mm: the address space, which has state; the caller holds a reference to its users,
@@ -81,13 +91,15 @@ static void repl_add_more(struct mm_struct *mm)
  *
  * In holds of the lock of a bounded length; others get it in between, and may build
  * along, or change the policy, which ends this: who begins anew sees to that himself.
- * What cannot be built, as the lock is not to be had, is repaired, from there on.
+ * What cannot be built, as the lock is not to be had, or takes all too long to get, is
+ * repaired, from there on.
  */
 void pgtable_repl_add_rest(struct mm_struct *mm, struct repl_wait *wait)
 {
 	struct pgtable_repl *repl = mm->pgtable_repl;
 	struct mem_cgroup *memcg, *old_memcg;
 	unsigned int build = READ_ONCE(repl->builds);
+	unsigned long waited = 0, begun;
 	struct pgtable_repl_policy policy;
 
 	if (!READ_ONCE(repl->to_build))
@@ -96,11 +108,14 @@ void pgtable_repl_add_rest(struct mm_struct *mm, struct repl_wait *wait)
 	old_memcg = set_active_memcg(memcg);
 	while (READ_ONCE(repl->to_build) && READ_ONCE(repl->builds) == build) {
 		cond_resched();
-		if (pgtable_repl_lock(mm, wait)) {
+		begun = jiffies;
+		/* Each hold may have to be waited for, and there is no end to a large process. */
+		if (repl_waited_enough(wait, waited) || pgtable_repl_lock(mm, wait)) {
 			pgtable_repl_owner_policy(&repl->owner, &policy);
 			pgtable_repl_rebuild(&repl->owner, &policy.nodes);
 			break;
 		}
+		waited += jiffies - begun;
 		repl_add_more(mm);
 		pgtable_repl_unlock_for_others(mm);
 	}

@@ -246,6 +246,8 @@ struct repl_wait {
 #define REPL_WAIT_NONE		((struct repl_wait){ .left = 0 })
 #define REPL_WAIT_INSIST(for_)	((struct repl_wait){ .insist = (for_),	\
 						     .since = jiffies })
+/* How long one is seen to at a time by who goes through many. */
+#define REPL_SETTLE_EACH	(HZ / 2 + 1UL)
 /* When workers come back, at first and at last. */
 #define REPL_BUSY_DELAY		((unsigned long)HZ)
 #define REPL_BUSY_MAX		(32 * REPL_BUSY_DELAY)
@@ -351,6 +353,8 @@ unsigned long pgtable_repl_fork_lacks(struct pgtable_repl_owner *owner);
 void pgtable_repl_lacks(struct pgtable_repl_owner *owner, int nid);
 void pgtable_repl_rebuild(struct pgtable_repl_owner *owner,
 			  const nodemask_t *nodes);
+bool pgtable_repl_known_lacking(struct pgtable_repl_owner *owner,
+				const nodemask_t *nodes);
 bool pgtable_repl_worth_building(struct pgtable_repl_owner *owner,
 				 const nodemask_t *nodes);
 nodemask_t pgtable_repl_building(struct pgtable_repl_owner *owner,

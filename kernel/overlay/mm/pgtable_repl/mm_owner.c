@@ -78,11 +78,14 @@ static int repl_mm_build(struct mm_struct *mm, const nodemask_t *nodes,
 		nodes_andnot(build, owner->dropped, *dropped);
 		nodes_andnot(build, *nodes, build);
 		noted = pgtable_repl_building(owner, &build);
-		/* A fault has found something lacking in a lazy tree that stays. */
-		nodes_andnot(noted, noted, lacking);
+		/*
+		 * A fault has found something lacking in a lazy tree that stays: of what was
+		 * taken down before, somebody else may have made a new one.
+		 */
 		if (pgtable_repl_is_lazy(&owner->policy))
 			for_each_node_mask(nid, noted)
-				pgtable_repl_lacks(owner, nid);
+				if (atomic_long_read(&owner->node_pages[nid]))
+					pgtable_repl_lacks(owner, nid);
 		nodes_and(build, build, owner->policy.nodes);
 		if (!nodes_empty(build))
 			pgtable_repl_add_trees(mm, &build);
@@ -100,7 +103,7 @@ static int repl_mm_build(struct mm_struct *mm, const nodemask_t *nodes,
 int pgtable_repl_mm_build(struct pgtable_repl_owner *owner,
 			  const nodemask_t *nodes, struct repl_wait *wait)
 {
-	nodemask_t dropped = owner->dropped;
+	nodemask_t dropped = data_race(owner->dropped);
 	int err;
 
 	err = pgtable_repl_lock_settled(owner->mm, wait, false);
@@ -123,7 +126,7 @@ int pgtable_repl_mm_build(struct pgtable_repl_owner *owner,
 int pgtable_repl_mm_grow(struct mm_struct *mm, const nodemask_t *nodes,
 			 struct repl_wait *wait)
 {
-	nodemask_t dropped = mm_repl_owner(mm)->dropped;
+	nodemask_t dropped = data_race(mm_repl_owner(mm)->dropped);
 	int err;
 
 	err = pgtable_repl_lock_settled(mm, wait, false);

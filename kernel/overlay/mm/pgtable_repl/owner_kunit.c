@@ -258,6 +258,27 @@ static void owner_rebuilds_node_by_node(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, nodes_empty(fake->owner.rebuild));
 }
 
+/* That there is no room for what one node lacks says nothing of the others. */
+static void owner_lacks_more_than_is_known(struct kunit *test)
+{
+	struct fake *fake = fake_new(test->priv);
+	struct pgtable_repl_owner *owner;
+	nodemask_t one;
+
+	KUNIT_ASSERT_NOT_NULL(test, fake);
+	owner = &fake->owner;
+	if (nodes_weight(owner->policy.nodes) < 2)
+		kunit_skip(test, "needs two nodes");
+	one = nodemask_of_node(first_node(owner->policy.nodes));
+	pgtable_repl_lacks(owner, first_node(one));
+	KUNIT_EXPECT_TRUE(test, pgtable_repl_known_lacking(owner, &one));
+	KUNIT_EXPECT_FALSE(test, pgtable_repl_known_lacking(owner, &owner->policy.nodes));
+	/* Its tree may be there, and is to be looked through. */
+	pgtable_repl_rebuild(owner, &one);
+	KUNIT_EXPECT_FALSE(test, pgtable_repl_known_lacking(owner, &one));
+	pgtable_repl_building(owner, &one);
+}
+
 /* What is freed with others' pages counts as freed, too: the OOM killer waits for it. */
 static void owner_pages_count_as_freed(struct kunit *test)
 {
@@ -348,6 +369,7 @@ static struct kunit_case owner_cases[] = {
 	KUNIT_CASE(owner_is_asked_to_build),
 	KUNIT_CASE(owner_builds_when_others_have_theirs),
 	KUNIT_CASE(owner_rebuilds_node_by_node),
+	KUNIT_CASE(owner_lacks_more_than_is_known),
 	KUNIT_CASE(owner_pages_count_as_freed),
 	KUNIT_CASE(owner_is_asked_to_drop),
 	{ }

@@ -42,7 +42,8 @@ static void repl_build_anew(struct pgtable_repl_owner *owner,
 
 	pgtable_repl_owner_policy(owner, &policy);
 	/* Those that were dropped for want of memory come back by themselves. */
-	nodes_andnot(nodes, policy.nodes, owner->dropped);
+	nodes = data_race(owner->dropped);
+	nodes_andnot(nodes, policy.nodes, nodes);
 	/* They had trees: what was refused before is no reason not to look for room. */
 	pgtable_repl_rebuild(owner, &nodes);
 	/* Who is killed leaves it to the worker, as do those that are busy. */
@@ -56,8 +57,8 @@ static void repl_rebuild(void)
 	struct repl_wait wait = REPL_WAIT_USER;
 
 	pgtable_repl_for_each(repl_wants_trees, repl_build_anew, &wait);
-	/* Who queues up for their locks goes on with those. */
-	if (wait.busy)
+	/* Who queues up for their locks goes on with those, and after who was killed. */
+	if (wait.busy || fatal_signal_pending(current))
 		pgtable_repl_mode_behind();
 }
 

@@ -157,6 +157,18 @@ nodemask_t pgtable_repl_building(struct pgtable_repl_owner *owner,
 	return noted;
 }
 
+/* Whether there was no room on any of @nodes, and that is all there is to see to. */
+bool pgtable_repl_known_lacking(struct pgtable_repl_owner *owner,
+				const nodemask_t *nodes)
+{
+	nodemask_t lacking;
+
+	nodes_or(lacking, owner->lacking, owner->dropped);
+	return nodes_subset(*nodes, lacking) &&
+	       !nodes_intersects(*nodes, owner->rebuild) &&
+	       nodes_subset(*nodes, owner->policy.nodes);
+}
+
 /**
  * pgtable_repl_worth_building() - whether to build what an owner lacks on some nodes
  * @owner: the owner, under its own lock
@@ -170,17 +182,12 @@ nodemask_t pgtable_repl_building(struct pgtable_repl_owner *owner,
 bool pgtable_repl_worth_building(struct pgtable_repl_owner *owner,
 				 const nodemask_t *nodes)
 {
-	nodemask_t lacking;
 	int nid;
 
-	nodes_or(lacking, owner->lacking, owner->dropped);
-	if (!nodes_intersects(*nodes, lacking) ||
-	    nodes_intersects(*nodes, owner->rebuild) ||
-	    !nodes_subset(*nodes, owner->policy.nodes) ||
+	if (!pgtable_repl_known_lacking(owner, nodes) ||
 	    pgtable_repl_owner_room(owner, 0, 0, REPL_GROUP_SHARE))
 		return true;
-	nodes_and(lacking, lacking, *nodes);
-	for_each_node_mask(nid, lacking)
+	for_each_node_mask(nid, *nodes)
 		repl_lacks(owner, nid);
 	return false;
 }

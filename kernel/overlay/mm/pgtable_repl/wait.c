@@ -12,7 +12,7 @@
 #include "internal.h"
 
 /* How long one that is busy is waited for, of what there is for all. */
-#define REPL_WAIT_EACH		(HZ / 2 + 1)
+#define REPL_WAIT_EACH		REPL_SETTLE_EACH
 
 /*
  * A lock that there is always somebody to have, one after the other, is only had
@@ -21,8 +21,7 @@
  */
 #define REPL_INSIST_EACH	(HZ / 4 + 1)
 
-/* How long one that has outdated trees is seen to at a time; and waited for meanwhile. */
-#define REPL_SETTLE_EACH	REPL_WAIT_EACH
+/* How long one that has outdated trees is waited for meanwhile. */
 #define REPL_SETTLE_PATIENCE	(HZ / 50 + 1UL)
 
 /*

@@ -277,7 +277,7 @@ void arch_pgtable_repl_exit(struct mm_struct *mm)
 
 /**
  * pgtable_repl_domain_root() - root of a domain tree
- * @mm: the address space; the caller holds its mmap lock
+ * @mm: the address space; without its mmap lock, the answer is a hint
  * @domain: below pgtable_repl_nr_domains()
  *
  * Return: the PGD that CPUs of @domain load for @mm, or NULL if they load
