@@ -84,6 +84,21 @@ done < <(
 			}
 		}' | LC_ALL=C sort
 )
+# Stores to copies that do not go through the functions of table.h; there, and only there,
+# the names of entries of copies stand in what Linux stores by.
+stores='\b(WRITE_ONCE\(|(try_)?(cmp)?xchg\(|[a-z_]*_bit\([^,]*,) *(\*?(slot|to)\b|&(slot|to)\[|\*repl_slot)'
+copies=kernel/overlay/arch/x86/mm/pgtable_repl
+while IFS= read -r use; do
+	fail "$use: a store to a copy; see repl_copy_store() in $copies/table.h"
+done < <(
+	cd "$copies"
+	sed '/^static __always_inline .* repl_copy_/,/^}/s/.*//' table.h | grep -nHE --label=table.h "$stores" || true
+	for file in *.c; do
+		case $file in *kunit.c) continue ;; esac
+		grep -nHE "$stores" "$file" || true
+	done
+)
+
 # Each header compiles alone, with the flags of an object beside it.
 for header in "${headers[@]}"; do
 	command=$(find "$objects/$(dirname "$header")" -maxdepth 1 -name '.*.o.cmd' ! -name '.built-in*' | LC_ALL=C sort | head -n 1)

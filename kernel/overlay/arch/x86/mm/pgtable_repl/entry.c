@@ -39,7 +39,7 @@ EXPORT_PER_CPU_SYMBOL_GPL(pgtable_repl_batch);
 void repl_write(pteval_t *slot, pteval_t val, enum pg_level level)
 {
 	if (level < repl_root_level()) {
-		WRITE_ONCE(*slot, val);
+		repl_copy_store(slot, val);
 		return;
 	}
 	if (cpu_feature_enabled(X86_FEATURE_PTI) && pgdp_maps_userspace(slot))
@@ -194,7 +194,7 @@ pteval_t __repl_slow repl_store_lazy(void *entry, pteval_t val)
 		pteval_t kept = repl_keeps(copy, val);
 
 		if (repl_takes(copy, slot, kept))
-			WRITE_ONCE(*slot, kept);
+			repl_copy_store(slot, kept);
 	}
 	return 0;
 }
@@ -410,7 +410,7 @@ pteval_t __repl_slow repl_exchange(void *entry, pteval_t val)
 		/* Nor is it to be forgotten: nobody may see need for a flush. */
 		if (!repl_takes(copy, slot, val))
 			continue;
-		found = xchg(slot, val);
+		found = repl_copy_exchange(slot, val);
 		if (found & _PAGE_PRESENT)
 			bits |= found & PGTABLE_REPL_AD;
 	}
@@ -544,7 +544,7 @@ pteval_t __repl_slow repl_wrprotect(void *entry, unsigned long nr)
 		}
 		do {
 			new = native_pte_val(pte_wrprotect(native_make_pte(old)));
-		} while (!try_cmpxchg(slot, &old, new));
+		} while (!repl_copy_cmpxchg(slot, &old, new));
 		/* Shadow-stack entries (dirty, not writable) stay so. */
 		if ((old & (_PAGE_PRESENT | _PAGE_RW)) ==
 		    (_PAGE_PRESENT | _PAGE_RW))
@@ -588,14 +588,14 @@ bool __pgtable_repl_clear_young(void *entry)
 	if (!table)
 		return false;
 	for_each_copy(copy, table) {
-		unsigned long *slot = (unsigned long *)repl_slot(copy, entry);
+		pteval_t *slot = repl_slot(copy, entry);
 
 		if (!(*slot & _PAGE_ACCESSED))
 			continue;
 		/* Till it is flushed there, a page in use does not get the bit again. */
 		if (copy->lazy)
-			repl_note(copy, (pteval_t *)slot, 1, *slot, false);
-		young |= test_and_clear_bit(_PAGE_BIT_ACCESSED, slot);
+			repl_note(copy, slot, 1, *slot, false);
+		young |= repl_copy_clear_young(slot);
 	}
 	return young;
 }
@@ -631,7 +631,7 @@ bool __pgtable_repl_clear_young_pmd(void *entry)
 			new = old & ~_PAGE_ACCESSED;
 			if (copy->lazy)
 				new |= REPL_WAS_ACCESSED;
-		} while (!try_cmpxchg(slot, &old, new));
+		} while (!repl_copy_cmpxchg(slot, &old, new));
 		young |= repl_is_table(old) && (old & _PAGE_ACCESSED);
 	}
 	return young;

@@ -56,12 +56,12 @@ static void repl_idle_mark(struct ptdesc *table, struct pgtable_copy *copy,
 				set_bit(_PAGE_BIT_ACCESSED,
 					(unsigned long *)&canon[i]);
 			/* The walker may set the former again, but nobody else. */
-			WRITE_ONCE(slot[i], val & ~(_PAGE_ACCESSED |
-						    REPL_WAS_ACCESSED));
+			repl_copy_store(slot + i, val & ~(_PAGE_ACCESSED |
+							  REPL_WAS_ACCESSED));
 			idle->cleared = true;
 		} else if ((val ^ READ_ONCE(canon[i])) & PTE_PFN_MASK) {
 			/* A copy; that of a canonical table takes no memory. */
-			WRITE_ONCE(slot[i], 0);
+			repl_copy_store(slot + i, 0);
 			idle->unlinked = true;
 		}
 	}

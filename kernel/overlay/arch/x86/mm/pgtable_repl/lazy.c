@@ -118,7 +118,7 @@ static bool repl_fault_fill(struct repl_fault *f, struct ptdesc *table,
 
 		if (!repl_none(READ_ONCE(to[i])) || !(val & _PAGE_PRESENT))
 			continue;
-		WRITE_ONCE(to[i], val);
+		repl_copy_store(to + i, val);
 		filled++;
 	}
 	trace_pgtable_repl_fill(f->mm, f->domain, f->addr, filled);

@@ -58,7 +58,7 @@ static void repl_fill(pteval_t *to, const pteval_t *from, enum pg_level level,
 
 		if (repl_is_table(val))
 			val = repl_translate(val, domain);
-		WRITE_ONCE(to[i], val);
+		repl_copy_store(to + i, val);
 	}
 }
 

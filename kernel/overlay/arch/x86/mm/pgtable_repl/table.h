@@ -231,6 +231,33 @@ static inline pteval_t *repl_slot(struct pgtable_copy *copy, const void *entry)
 	return (void *)entry + READ_ONCE(copy->delta);
 }
 
+/*
+ * What changes an entry of a copy that walkers may read goes through these, and that of a
+ * root through native_set_pgd(), see repl_write().  Whole entries: walkers must not see
+ * half of one.  scripts/layers.sh looks for others.
+ */
+static __always_inline void repl_copy_store(pteval_t *slot, pteval_t val)
+{
+	WRITE_ONCE(*slot, val);
+}
+
+/* Bits that a walker sets meanwhile are in what it returns. */
+static __always_inline pteval_t repl_copy_exchange(pteval_t *slot, pteval_t val)
+{
+	return xchg(slot, val);
+}
+
+static __always_inline bool repl_copy_cmpxchg(pteval_t *slot, pteval_t *old,
+					      pteval_t new)
+{
+	return try_cmpxchg(slot, old, new);
+}
+
+static __always_inline bool repl_copy_clear_young(pteval_t *slot)
+{
+	return test_and_clear_bit(_PAGE_BIT_ACCESSED, (unsigned long *)slot);
+}
+
 pteval_t __repl_slow repl_sync_run(void *entry, unsigned long nr);
 pteval_t __repl_slow repl_store_lazy(void *entry, pteval_t val);
 
@@ -243,7 +270,7 @@ static __always_inline void repl_store_one(void *entry, pteval_t val)
 		return;
 	if (likely(!copy->lazy)) {
 		do {
-			WRITE_ONCE(*repl_slot(copy, entry), val);
+			repl_copy_store(repl_slot(copy, entry), val);
 			copy = copy->next;
 		} while (copy);
 		return;
@@ -251,23 +278,20 @@ static __always_inline void repl_store_one(void *entry, pteval_t val)
 	pgtable_repl_call(repl_store_lazy, entry, val);
 }
 
-/*
- * Store @nr leaf entries to a copy.  Not memcpy(): walkers read the copy, and
- * must not see half an entry.
- */
+/* Store @nr leaf entries to a copy. */
 static inline void repl_store(pteval_t *to, const pteval_t *from,
 			      unsigned int nr)
 {
 	const pteval_t *end = from + nr;
 
 	for (; from + 4 <= end; from += 4, to += 4) {
-		WRITE_ONCE(to[0], READ_ONCE(from[0]));
-		WRITE_ONCE(to[1], READ_ONCE(from[1]));
-		WRITE_ONCE(to[2], READ_ONCE(from[2]));
-		WRITE_ONCE(to[3], READ_ONCE(from[3]));
+		repl_copy_store(to, READ_ONCE(from[0]));
+		repl_copy_store(to + 1, READ_ONCE(from[1]));
+		repl_copy_store(to + 2, READ_ONCE(from[2]));
+		repl_copy_store(to + 3, READ_ONCE(from[3]));
 	}
 	while (from < end)
-		WRITE_ONCE(*to++, READ_ONCE(*from++));
+		repl_copy_store(to++, READ_ONCE(*from++));
 }
 
 /* The same to a lazy copy. */
@@ -287,7 +311,7 @@ static inline void repl_store_held(struct pgtable_copy *copy, pteval_t *to,
 		else if (!own)
 			continue;
 		gone |= repl_gone(old, val);
-		WRITE_ONCE(to[i], val);
+		repl_copy_store(to + i, val);
 	}
 	if (held)
 		repl_note(copy, to, nr, held, gone);
