@@ -383,11 +383,14 @@ static int repl_set(struct mm_struct *mm,
 	err = pgtable_repl_valid(policy);
 	if (err)
 		return err;
-	/* Before the mmap lock: patching the kernel takes locks. */
-	if (on)
-		pgtable_repl_key_get(false);
-	if (lazy)
-		pgtable_repl_key_get(true);
+	/*
+	 * Before the mmap lock: patching the kernel takes locks.  That is for who asks
+	 * himself; of what others ask for, the gates are open as long as it holds.
+	 */
+	if (pgtable_repl_own(policy))
+		pgtable_repl_keys_get(policy);
+	else if (!pgtable_repl_keys_tryget(policy))
+		return -ESTALE;
 
 	memcg = get_mem_cgroup_from_mm(mm);
 	old_memcg = set_active_memcg(memcg);
@@ -417,10 +420,7 @@ static int repl_set(struct mm_struct *mm,
 	mem_cgroup_put(memcg);
 
 	if (err) {
-		if (lazy)
-			pgtable_repl_key_put(true);
-		if (on)
-			pgtable_repl_key_put(false);
+		pgtable_repl_keys_put(policy);
 		return err;
 	}
 	pgtable_repl_free(&pages, wait);
@@ -651,9 +651,12 @@ int pgtable_repl_set(struct mm_struct *mm,
 
 	if (policy->source != PGTABLE_REPL_NONE)
 		return repl_set(mm, policy, REPL_BY_ASKER, NULL);
-	pgtable_repl_default(mm, &want);
-	err = repl_set(mm, &want, REPL_BY_ASKER, NULL) ?: pgtable_repl_follow(mm, NULL);
-	return min(err, 0);
+	do {
+		cond_resched();
+		pgtable_repl_default(mm, &want);
+		err = repl_set(mm, &want, REPL_BY_ASKER, NULL);
+	} while (err == -ESTALE);
+	return err ?: min(pgtable_repl_follow(mm, NULL), 0);
 }
 
 /**

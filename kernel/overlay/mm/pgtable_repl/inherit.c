@@ -30,19 +30,6 @@ static void repl_initial(struct mm_struct *parent,
 		pgtable_repl_default(NULL, policy);
 }
 
-/* Take the references that a policy needs, without switching a key. */
-static bool repl_hold_keys(const struct pgtable_repl_policy *policy)
-{
-	if (nodes_empty(policy->nodes))
-		return true;
-	if (!pgtable_repl_key_tryget(false))
-		return false;
-	if (!pgtable_repl_is_lazy(policy) || pgtable_repl_key_tryget(true))
-		return true;
-	pgtable_repl_key_put(false);
-	return false;
-}
-
 /*
  * Nobody is to be killed because the tables that a child needs find no place for
  * copies: those of the parent, which fork is about to lock, go first.
@@ -88,7 +75,7 @@ static int repl_inherit(struct mm_struct *mm, struct mm_struct *oldmm)
 	/* Who asked has references.  One who has none any more asks no more. */
 	for (;;) {
 		repl_initial(parent, &policy);
-		if (repl_hold_keys(&policy))
+		if (pgtable_repl_keys_tryget(&policy))
 			break;
 		cond_resched();
 	}

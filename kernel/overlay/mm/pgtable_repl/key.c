@@ -7,9 +7,9 @@
  *
  * - a key is switched on only by who may sleep and holds no lock: a prctl(), a
  *   write to a file;
- * - fork and exec take a reference where there is one.  There is: whatever they
- *   take the policy from (the process, its group, the system) holds one, from
- *   before the policy is in force until after;
+ * - who takes a policy from others, as fork and exec do, takes a reference where
+ *   there is one.  There is: whatever the policy is from (the process, its group,
+ *   the system) holds one, from before the policy is in force until after;
  * - it is switched off by a work item, long after the last reference was put.
  *   (An address space has its one until the last CPU has left it, which an idle
  *   one does when it runs another.)
@@ -109,4 +109,52 @@ void pgtable_repl_key_put(bool lazy)
 	VM_WARN_ON_ONCE(users < 0);
 	if (!users)
 		mod_delayed_work(system_unbound_wq, &key->off, REPL_KEY_DELAY);
+}
+
+/**
+ * pgtable_repl_keys_get() - have open the gates that a policy needs
+ * @policy: the policy
+ *
+ * Context: as of pgtable_repl_key_get().
+ */
+void pgtable_repl_keys_get(const struct pgtable_repl_policy *policy)
+{
+	if (nodes_empty(policy->nodes))
+		return;
+	pgtable_repl_key_get(false);
+	if (pgtable_repl_is_lazy(policy))
+		pgtable_repl_key_get(true);
+}
+
+/**
+ * pgtable_repl_keys_tryget() - the same, where no text may be patched
+ * @policy: the policy, which somebody else has
+ *
+ * Return: false if nobody has it any more.
+ */
+bool pgtable_repl_keys_tryget(const struct pgtable_repl_policy *policy)
+{
+	if (nodes_empty(policy->nodes))
+		return true;
+	if (!pgtable_repl_key_tryget(false))
+		return false;
+	if (!pgtable_repl_is_lazy(policy) || pgtable_repl_key_tryget(true))
+		return true;
+	pgtable_repl_key_put(false);
+	return false;
+}
+
+/**
+ * pgtable_repl_keys_put() - have no more need of the gates of a policy
+ * @policy: the policy
+ *
+ * Context: any.
+ */
+void pgtable_repl_keys_put(const struct pgtable_repl_policy *policy)
+{
+	if (nodes_empty(policy->nodes))
+		return;
+	if (pgtable_repl_is_lazy(policy))
+		pgtable_repl_key_put(true);
+	pgtable_repl_key_put(false);
 }

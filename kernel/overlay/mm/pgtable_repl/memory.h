@@ -260,6 +260,9 @@ extern int sysctl_pgtable_repl_prefetch;
 void pgtable_repl_key_get(bool lazy);
 bool pgtable_repl_key_tryget(bool lazy);
 void pgtable_repl_key_put(bool lazy);
+void pgtable_repl_keys_get(const struct pgtable_repl_policy *policy);
+bool pgtable_repl_keys_tryget(const struct pgtable_repl_policy *policy);
+void pgtable_repl_keys_put(const struct pgtable_repl_policy *policy);
 int pgtable_repl_key_users(bool lazy);
 
 /* asked.c */

@@ -214,6 +214,29 @@ static void repl_test_follows_the_last(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
 }
 
+/* What nobody holds the gates open for any more is not followed: no text is patched. */
+static void repl_test_follows_by_open_gates(struct kunit *test)
+{
+	struct repl_wait wait = REPL_WAIT_NONE;
+	struct repl_test *t = test->priv;
+	int mode = sysctl_pgtable_repl_mode;
+
+	if (mode == PGTABLE_REPL_SYS_ALL_LAZY || pgtable_repl_key_users(true))
+		kunit_skip(test, "somebody is replicated lazily");
+	/* The other gate stays open meanwhile. */
+	pgtable_repl_key_get(false);
+	WRITE_ONCE(sysctl_pgtable_repl_mode, PGTABLE_REPL_SYS_ALL_LAZY);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_follow(t->mm, &wait), 0);
+	KUNIT_EXPECT_TRUE(test, wait.busy);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_key_users(true), 0);
+	pgtable_repl_key_get(true);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_follow(t->mm, &wait), 1);
+	WRITE_ONCE(sysctl_pgtable_repl_mode, mode);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_follow(t->mm, &wait), 1);
+	pgtable_repl_key_put(true);
+	pgtable_repl_key_put(false);
+}
+
 /* Where no node has both CPUs and memory, who is to have lazy copies holds no gate. */
 static void repl_test_no_node_is_usable(struct kunit *test)
 {
@@ -353,6 +376,7 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_mode_reaches_the_busy),
 	KUNIT_CASE(repl_test_follows_when_it_is_made),
 	KUNIT_CASE(repl_test_follows_the_last),
+	KUNIT_CASE(repl_test_follows_by_open_gates),
 	KUNIT_CASE(repl_test_no_node_is_usable),
 	KUNIT_CASE(repl_test_refuses_nonsense),
 	{ }
