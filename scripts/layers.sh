@@ -36,7 +36,7 @@ done
 while IFS= read -r missing; do
 	fail "$missing is not in $order"
 done < <(comm -13 <(printf '%s\n' "${headers[@]}" | sort) \
-	<(cd kernel/overlay && find mm arch/*/mm -name '*.h' ! -name '*kunit*' | sort))
+	<(cd kernel/overlay && find mm arch include -name '*.h' ! -name '*kunit*' | grep -vxFf <(plain "$ROOT/kernel/layers/fragments") | sort))
 [ "$failed" = 0 ] || exit 1
 
 # Headers that are included and come later: "file includes header".
@@ -49,6 +49,10 @@ done < <(
 		# By its path: Linux has an mm/internal.h of its own.
 		sed -n 's|^#include "\(.*\)".*|\1|p' "$file" | while read -r header; do
 			echo "$file $(realpath -m --relative-to=. "$(dirname "$file")/$header")"
+		done
+		sed -n 's|^#include <\(linux/.*\)>.*|include/\1|p
+			s|^#include <\(asm/.*\)>.*|arch/x86/include/\1|p' "$file" | while read -r header; do
+			[ ! -f "$header" ] || echo "$file $header"
 		done
 		echo "$file"
 	done | awk '
@@ -101,7 +105,11 @@ done < <(
 
 # Each header compiles alone, with the flags of an object beside it.
 for header in "${headers[@]}"; do
-	command=$(find "$objects/$(dirname "$header")" -maxdepth 1 -name '.*.o.cmd' ! -name '.built-in*' | LC_ALL=C sort | head -n 1)
+	case $header in
+	include/* | arch/*/include/*) beside=mm ;;
+	*) beside=$(dirname "$header") ;;
+	esac
+	command=$(find "$objects/$beside" -maxdepth 1 -name '.*.o.cmd' ! -name '.built-in*' | LC_ALL=C sort | head -n 1)
 	flags=$(sed -n '1s/^[^=]*:= //p' "$command" | sed 's/ -c -o .*//; s/-Wp,-MMD,[^ ]* //')
 	[ -n "$flags" ] || die "$command has no command"
 	(

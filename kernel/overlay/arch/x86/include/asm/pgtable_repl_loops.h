@@ -5,7 +5,6 @@
 #ifndef _ASM_X86_PGTABLE_REPL_LOOPS_H
 #define _ASM_X86_PGTABLE_REPL_LOOPS_H
 
-#include <linux/page_table_check.h>
 #include <linux/pgtable.h>
 
 static __always_inline bool pte_copies_active(void)
