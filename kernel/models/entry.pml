@@ -314,7 +314,7 @@ end:
 #if COPIES == 2
 			e[2] = e[2] & ~A
 #endif
-		/* copy_present_pte(), copy_huge_pmd() */
+		/* copy_present_ptes(), copy_huge_pmd() */
 		:: mapped && (e[0] & RW) ->
 			had = written && !free;
 #ifdef BUG_RAW_INHERIT

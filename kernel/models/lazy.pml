@@ -13,8 +13,8 @@
  *
  * Modelled: repl_takes(), repl_keeps(), repl_note(), repl_store_held() (table.h),
  * repl_exchange() (entry.c), repl_fault_fill(), repl_fault_step() (lazy.c),
- * repl_copy_table()'s note of linked domains (table.c), pgtable_repl_shootdown(),
- * repl_share_range() (shootdown.c), pgtable_repl_gather_begin()
+ * repl_lack_table() (table.c), pgtable_repl_shootdown(), repl_share_range()
+ * (shootdown.c), pgtable_repl_gather_begin()
  * (linux/pgtable_repl_gather.h), tlb_finish_mmu(), mm_tlb_flush_nested(),
  * change_pte_range(), change_huge_pmd(), zap_pte_range(), ptep_clear_flush().
  * What happens under the lock of the table is one step, but for the last; and with

@@ -11,9 +11,10 @@
  *
  * Modelled: switch_mm_irqs_off(), enter_lazy_tlb(), flush_tlb_func(),
  * native_flush_tlb_multi(), inc_mm_tlb_gen(), pgtable_repl_reload_cr3(),
- * repl_reload_cr3(), repl_filter() (root.c),
- * arch_pgtable_repl_del(), pgtable_repl_free_pages() (tree.c, free.c),
- * pgtable_repl_shootdown() (shootdown.c) for one page.
+ * repl_reload_cr3(), repl_publish() (root.c), repl_lazy_published() (lazy.c),
+ * arch_pgtable_repl_withdraw(), repl_del_below() (tree.c),
+ * pgtable_repl_free_pages() (free.c), pgtable_repl_shootdown() (shootdown.c)
+ * for one page.
  *
  * Shown: past the take-down, nothing walks into the tree's pages; past an
  * unmapping, X does not use the page, though the shootdown may have left it out.
@@ -284,9 +285,9 @@ active proctype changer()
 #endif
 	root = TREE;
 	pgtable_repl_reload_cr3();
-	filtered = true;			/* repl_filter() */
+	filtered = true;			/* repl_lazy_published() */
 
-	/* arch_pgtable_repl_del() */
+	/* arch_pgtable_repl_withdraw() */
 #ifndef BUG_FILTER_LATE
 	filtered = false;
 #endif
