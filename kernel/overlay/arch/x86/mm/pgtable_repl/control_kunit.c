@@ -74,6 +74,63 @@ static void repl_test_insist_ends(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, IS_ERR(task));
 }
 
+static int repl_test_nearly_always_locked(void *data)
+{
+	struct repl_test_insisting *i = data;
+
+	while (!kthread_should_stop()) {
+		mmap_write_lock(i->mm);
+		complete(&i->begun);
+		/* Not so long that nobody who queues up gets it: one hold each time. */
+		msleep(200);
+		mmap_write_unlock(i->mm);
+	}
+	return 0;
+}
+
+/* Nor for those of one, again and again, while there is anything left to be made there. */
+static void repl_test_insist_leaves_the_rest(struct kunit *test)
+{
+	const struct pgtable_repl_policy off = { .mode = PR_PGTABLE_REPL_OFF };
+	struct repl_wait wait = REPL_WAIT_INSIST(ULONG_MAX);
+	struct repl_test *t = test->priv;
+	struct repl_test_insisting i = { .mm = t->mm };
+	struct pgtable_repl_policy policy;
+	struct pgtable_repl *repl;
+	struct task_struct *task;
+
+	repl_test_replicated(test);
+	repl = t->mm->pgtable_repl;
+	pgtable_repl_get(t->mm, &policy);
+	KUNIT_ASSERT_EQ(test, pgtable_repl_set(t->mm, &off), 0);
+	repl_test_more_tables(test);
+	/* The first of many holds, each with a table. */
+	repl_hold_cost = REPL_COST_TABLE;
+	pgtable_repl_key_get(false);
+	arch_pgtable_repl_lock(t->mm);
+	pgtable_repl_hold(repl);
+	pgtable_repl_set_policy(repl, &policy);
+	pgtable_repl_add_trees(t->mm, &policy.nodes);
+	KUNIT_EXPECT_NE(test, repl->to_build, 0);
+	arch_pgtable_repl_unlock(t->mm);
+
+	init_completion(&i.begun);
+	task = kthread_run(repl_test_nearly_always_locked, &i, "repl-locked");
+	if (!IS_ERR(task)) {
+		wait_for_completion(&i.begun);
+		pgtable_repl_add_rest(t->mm, &wait);
+		kthread_stop(task);
+		KUNIT_EXPECT_TRUE(test, wait.busy);
+		KUNIT_EXPECT_NE(test, repl->to_build, 0);
+		KUNIT_EXPECT_TRUE(test, nodes_equal(repl->owner.rebuild, policy.nodes));
+	}
+	repl_hold_cost = REPL_COST_HOLD;
+	KUNIT_EXPECT_FALSE(test, IS_ERR(task));
+	KUNIT_EXPECT_EQ(test, pgtable_repl_set(t->mm, &policy), 0);
+	KUNIT_EXPECT_EQ(test, repl->to_build, 0);
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+}
+
 /*
  * Switched off for the system, an address space that keeps its lock gets no
  * more copies, and nobody walks those that it has.
@@ -373,6 +430,7 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE_SLOW(repl_test_child_waits),
 	KUNIT_CASE_SLOW(repl_test_sleeper_waits),
 	KUNIT_CASE_SLOW(repl_test_insist_ends),
+	KUNIT_CASE_SLOW(repl_test_insist_leaves_the_rest),
 	KUNIT_CASE(repl_test_mode_reaches_the_busy),
 	KUNIT_CASE(repl_test_follows_when_it_is_made),
 	KUNIT_CASE(repl_test_follows_the_last),

@@ -235,7 +235,7 @@ void arch_pgtable_repl_add_more(struct mm_struct *mm)
 	build->mm = mm;
 	build->domains = &repl->building;
 	build->at = repl->build_at;
-	build->left = REPL_COST_HOLD;
+	build->left = repl_hold_cost;
 	repl_add_below(build, virt_to_ptdesc(mm->pgd), repl_root_level(), 0);
 	repl_stash_empty(build);
 	repl->build_at = build->at;

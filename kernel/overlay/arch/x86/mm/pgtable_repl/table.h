@@ -421,7 +421,8 @@ static inline bool repl_has_domain(struct mm_struct *mm, unsigned int domain)
 #define REPL_COST_COPY		512
 #define REPL_COST_HOLD		(128 * REPL_COST_COPY)
 
-extern long repl_hold_cost;	/* of who takes down; tests make it less */
+/* Tests make it less; who builds needs more than the looks on its way down. */
+extern long repl_hold_cost;
 
 /*
  * Whether a domain lacks its copy of the table that an entry points to.  A hint
