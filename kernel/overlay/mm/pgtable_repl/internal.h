@@ -36,6 +36,7 @@ struct ctl_table;
  *	before any are made; bit by bit
  * @loose: a table was moved, to where lazy copies of it may be linked nowhere;
  *	set under its lock
+ * @idle_at: where a look for idle copies goes on to drop them; 0: with a new look
  * @insisted: when its lock was last queued up for in vain (wait.c), in jiffies; 0:
  *	never
  * @holds: copies, and one while its policy is not off: at 0 the gates may close
@@ -96,6 +97,7 @@ struct pgtable_repl {
 	struct task_struct *young_task;
 	struct callback_head young_work;
 	unsigned long born;
+	unsigned long idle_at;
 	unsigned long insisted;
 	atomic_long_t holds;
 	struct mutex root_mutex;
@@ -244,7 +246,7 @@ void arch_pgtable_repl_exit(struct mm_struct *mm);
 void arch_pgtable_repl_add_more(struct mm_struct *mm);		/* eager.c */
 bool arch_pgtable_repl_read(void *to, struct mm_struct *mm,	/* lazy.c */
 			    unsigned long addr, unsigned long n);
-void arch_pgtable_repl_idle(struct mm_struct *mm,		/* idle.c */
+bool arch_pgtable_repl_idle(struct mm_struct *mm,		/* idle.c */
 			    struct list_head *pages);
 
 /**

@@ -165,10 +165,15 @@ void pgtable_repl_mm_trim(struct pgtable_repl_owner *owner, struct repl_wait *wa
 {
 	struct mm_struct *mm = owner->mm;
 	LIST_HEAD(pages);
+	bool done;
 
-	if (pgtable_repl_lock(mm, wait))
-		return;
-	arch_pgtable_repl_idle(mm, &pages);
-	arch_pgtable_repl_unlock(mm);
+	/* Whoever does not get the lock again leaves the rest to the next look. */
+	do {
+		if (pgtable_repl_lock(mm, wait))
+			break;
+		done = arch_pgtable_repl_idle(mm, &pages);
+		pgtable_repl_unlock_for_others(mm);
+		cond_resched();
+	} while (!done && !pgtable_repl_dying(owner));
 	pgtable_repl_free(&pages, wait);
 }

@@ -23,19 +23,16 @@
 struct repl_idle {
 	bool cleared;	/* accessed bits, which are to be set again */
 	bool unlinked;	/* copies, which nobody may have cached the way to */
-	unsigned int dropped;	/* copies, by a second pass */
-	bool ended;		/* early: that pass has left some */
 };
 
-/* So many copies go before others get the mmap lock, if they want it. */
-#define REPL_IDLE_BATCH		1024
-
-static bool repl_idle_ends(struct mm_struct *mm, struct repl_idle *idle)
-{
-	if (idle->dropped >= REPL_IDLE_BATCH && mmap_lock_is_contended(mm))
-		idle->ended = true;
-	return idle->ended;
-}
+/* One hold of the lock in a second pass. */
+struct repl_idle_hold {
+	struct mm_struct *mm;
+	struct list_head *pages;
+	unsigned long at;	/* where it begins, and where it has ended */
+	long left;		/* of REPL_COST_HOLD */
+	bool moved;		/* beyond where it began */
+};
 
 /* Clear what is idle in one copy, whose table's lock is held. */
 static void repl_idle_mark(struct ptdesc *table, struct pgtable_copy *copy,
@@ -113,46 +110,68 @@ static void repl_idle_unlinked(struct ptdesc *table, pteval_t *entry,
 	}
 }
 
-/*
- * Second pass: what became unreachable in the first, from the top.  Where it ends
- * early, the rest stays unreachable until the next.
- */
-static void repl_idle_drop(struct mm_struct *mm, struct ptdesc *table,
-			   enum pg_level level, struct repl_idle *idle,
-			   struct list_head *pages)
+/* What of the copies of one table, linked by @entry, is reachable no more. */
+static void repl_idle_drop_child(struct repl_idle_hold *hold, struct ptdesc *table,
+				 pteval_t *entry, enum pg_level level)
 {
-	spinlock_t *ptl = repl_lockptr(mm, table, level), *child_ptl;
-	unsigned int i, nr = PTRS_PER_PTE;
-	pteval_t *entry = ptdesc_address(table);
+	spinlock_t *ptl = repl_lockptr(hold->mm, table, level), *child_ptl;
+	pteval_t val;
 	struct ptdesc *child;
 	domainmask_t domains;
-	pteval_t val;
+	unsigned int nr;
+
+	spin_lock(ptl);
+	val = READ_ONCE(*entry);
+	child = repl_is_table(val) ? repl_child(val) : NULL;
+	if (child && child->pt_repl) {
+		child_ptl = repl_lock_child(hold->mm, child, level - 1, ptl);
+		repl_idle_unlinked(table, entry, child, &domains);
+		nr = domainmask_weight(&domains);
+		if (nr) {
+			hold->left -= nr * REPL_COST_COPY;
+			count_vm_events(PGTABLE_REPL_IDLE, nr);
+			repl_del_copies(child, 0, &domains, hold->pages);
+		}
+		if (child_ptl)
+			spin_unlock(child_ptl);
+	}
+	spin_unlock(ptl);
+}
+
+/*
+ * Second pass: what became unreachable in the first, from the top.  It stays so until a
+ * fault links it again, and then it is not found.  False if there is more to be done from
+ * @hold->at on; @addr: where @table begins.
+ */
+static bool repl_idle_drop(struct repl_idle_hold *hold, struct ptdesc *table,
+			   enum pg_level level, unsigned long addr)
+{
+	unsigned int i, nr = PTRS_PER_PTE;
+	pteval_t *entry = ptdesc_address(table);
 
 	if (level == repl_root_level())
 		nr = PGD_KERNEL_START;
-	for (i = 0; i < nr && !repl_idle_ends(mm, idle); i++) {
-		if (!repl_is_table(READ_ONCE(entry[i])))
+	for (i = 0; i < nr; i++, addr += page_level_size(level)) {
+		pteval_t val = READ_ONCE(entry[i]);
+
+		if (hold->at > addr + (page_level_size(level) - 1))
 			continue;
-		spin_lock(ptl);
-		val = READ_ONCE(entry[i]);
-		child = repl_is_table(val) ? repl_child(val) : NULL;
-		if (child && child->pt_repl) {
-			child_ptl = repl_lock_child(mm, child, level - 1, ptl);
-			repl_idle_unlinked(table, entry + i, child, &domains);
-			if (!domainmask_empty(&domains)) {
-				idle->dropped += domainmask_weight(&domains);
-				count_vm_events(PGTABLE_REPL_IDLE,
-						domainmask_weight(&domains));
-				repl_del_copies(child, 0, &domains, pages);
-			}
-			if (child_ptl)
-				spin_unlock(child_ptl);
+		if (hold->left <= 0 && hold->moved) {
+			hold->at = addr;
+			return false;
 		}
-		spin_unlock(ptl);
-		if (child && level > PG_LEVEL_2M)
-			repl_idle_drop(mm, child, level - 1, idle, pages);
-		cond_resched();
+		hold->left -= REPL_COST_EMPTY;
+		if (repl_is_table(val)) {
+			hold->left -= REPL_COST_LOOK;
+			repl_idle_drop_child(hold, table, entry + i, level);
+			if (level > PG_LEVEL_2M &&
+			    !repl_idle_drop(hold, repl_child(val), level - 1, addr))
+				return false;
+			cond_resched();
+		}
+		hold->moved = true;
 	}
+	return true;
 }
 
 /**
@@ -160,25 +179,39 @@ static void repl_idle_drop(struct mm_struct *mm, struct ptdesc *table,
  * @mm: the address space, under arch_pgtable_repl_lock()
  * @pages: gets the pages, for pgtable_repl_free_pages()
  *
- * A copy goes that no CPU has walked since the last call.
+ * A copy goes that no CPU has walked since the last look.  As many go as in one hold of
+ * the lock; which is which is found out in the first.
+ *
+ * Return: whether that was all; if not, the next call goes on.
  */
-void arch_pgtable_repl_idle(struct mm_struct *mm, struct list_head *pages)
+bool arch_pgtable_repl_idle(struct mm_struct *mm, struct list_head *pages)
 {
 	struct ptdesc *root = virt_to_ptdesc(mm->pgd);
+	struct pgtable_repl *repl = mm->pgtable_repl;
+	struct repl_idle_hold hold = {
+		.mm = mm,
+		.pages = pages,
+		.at = repl->idle_at,
+		.left = repl_hold_cost,
+	};
 	struct repl_idle idle = { };
 	bool drop;
 
+	repl->idle_at = 0;
 	if (!root->pt_repl)
-		return;
-	repl_idle_clear(mm, root, repl_root_level(), &idle);
-	/* It locks all tables that have copies: only for those that are to go. */
-	drop = xchg(&mm->pgtable_repl->loose, false) || idle.unlinked;
-	/* As if tables were freed: also on CPUs that only have it loaded. */
-	if (drop || idle.cleared)
-		flush_tlb_mm_range(mm, 0, TLB_FLUSH_ALL, 0, true);
-	if (!drop)
-		return;
-	repl_idle_drop(mm, root, repl_root_level(), &idle, pages);
-	if (idle.ended)
-		WRITE_ONCE(mm->pgtable_repl->loose, true);
+		return true;
+	if (!hold.at) {
+		repl_idle_clear(mm, root, repl_root_level(), &idle);
+		/* It locks all tables that have copies: only for those that are to go. */
+		drop = xchg(&repl->loose, false) || idle.unlinked;
+		/* As if tables were freed: also on CPUs that only have it loaded. */
+		if (drop || idle.cleared)
+			flush_tlb_mm_range(mm, 0, TLB_FLUSH_ALL, 0, true);
+		if (!drop)
+			return true;
+	}
+	if (repl_idle_drop(&hold, root, repl_root_level(), 0))
+		return true;
+	repl->idle_at = hold.at;
+	return false;
 }

@@ -99,6 +99,38 @@ static void repl_test_mglru_leaves_idle_its_bits(struct kunit *test)
 	repl_test_empty(t);
 }
 
+/* What is idle goes in as many holds of the lock as it takes, and is made again. */
+static void repl_test_idle_in_holds(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	unsigned int looks, holds = 0;
+	LIST_HEAD(pages);
+
+	repl_test_lazy(test, 0);
+	repl_test_used(test);
+	repl_hold_cost = 1;
+	for (looks = 0; looks < 3; looks++) {
+		bool done;
+
+		do {
+			arch_pgtable_repl_lock(t->mm);
+			done = arch_pgtable_repl_idle(t->mm, &pages);
+			arch_pgtable_repl_unlock(t->mm);
+			holds++;
+		} while (!done);
+	}
+	repl_hold_cost = REPL_COST_HOLD;
+	pgtable_repl_free(&pages, NULL);
+	KUNIT_EXPECT_GT(test, holds, looks);
+	KUNIT_EXPECT_EQ(test, t->mm->pgtable_repl->idle_at, 0);
+	KUNIT_EXPECT_NULL(test, virt_to_ptdesc(t->ptep)->pt_repl);
+	KUNIT_EXPECT_NULL(test, virt_to_ptdesc(t->pmdp)->pt_repl);
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+	KUNIT_EXPECT_TRUE(test, repl_test_fault(t, TEST_USED));
+	KUNIT_EXPECT_NOT_NULL(test, virt_to_ptdesc(t->ptep)->pt_repl);
+	repl_test_empty(t);
+}
+
 /* --- walks --- */
 
 #define TEST_WALKED	150
@@ -504,6 +536,7 @@ static void repl_test_leaves_all_asids(struct kunit *test)
 
 static struct kunit_case repl_test_work_cases[] = {
 	KUNIT_CASE(repl_test_mglru_leaves_idle_its_bits),
+	KUNIT_CASE(repl_test_idle_in_holds),
 	KUNIT_CASE(repl_test_walk_passes_each_once),
 	KUNIT_CASE_SLOW(repl_test_repairs_pause),
 	KUNIT_CASE(repl_test_roots_outlive_the_list),
