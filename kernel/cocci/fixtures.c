@@ -161,8 +161,7 @@ static void bad_handed_to_nobody_knows(pte_t *ptep)
 
 static void adds(pte_t *dst_pte, pte_t *src_pte, pte_t pte)
 {
-	if (!pte_is_complete(pte))
-		pte = pte_add_copied(src_pte, pte);
+	ptes_add_copied(src_pte, pte, 1, true);
 	set_pte(dst_pte, pte_wrprotect(pte));
 }
 

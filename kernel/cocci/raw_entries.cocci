@@ -337,7 +337,7 @@ identifier v;
 expression e;
 position q;
 @@
-v@q = pte_add_copied(e, v)
+ptes_add_copied@q(e, v, ...)
 
 @script:python@
 q << adds.q;

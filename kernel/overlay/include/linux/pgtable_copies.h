@@ -7,7 +7,8 @@
  * shows ask once a table, under the table's lock and in a lazy MMU section, and
  * are compiled twice:
  *  - the accessors with _single know that the table has no copies;
- *  - those with _copied expect some, but work without as well.
+ *  - those with _copied expect some, but work without as well;
+ *  - those with _in are either, by a constant.
  * What the answer is stays so until the lock is dropped, because copies are
  * only made and taken away under it.
  */
@@ -62,4 +63,64 @@ static inline pte_t pte_add_copied(pte_t *ptep, pte_t pte)
 }
 
 #endif
+
+/*
+ * Of the first of @nr entries at @ptep: add to the variable @pte, got by
+ * ptep_get_single(@ptep), what copies have.  Tells whether it is all of them and
+ * lacked nothing, as it was read: copies have nothing to add then, and need not be
+ * asked again.  The canonical entry may still be incomplete when @pte is so no more.
+ * A macro, since GCC 12 puts an inline function's conditions into another order.
+ */
+#define ptes_add_copied(ptep, pte, nr, copies)				\
+({									\
+	const bool __complete = (copies) && (nr) == 1 &&		\
+				pte_is_complete(pte);			\
+									\
+	if ((copies) && !__complete)					\
+		(pte) = pte_add_copied(ptep, pte);			\
+	__complete;							\
+})
+
+/* @complete is what ptes_add_copied() told. */
+static __always_inline void wrprotect_ptes_in(struct mm_struct *mm,
+					      unsigned long addr, pte_t *ptep,
+					      unsigned int nr, const bool copies,
+					      bool complete)
+{
+	if (copies)
+		wrprotect_ptes_copied(mm, addr, ptep, nr, complete);
+	else
+		wrprotect_ptes_single(mm, addr, ptep, nr);
+}
+
+static __always_inline void set_ptes_in(struct mm_struct *mm,
+					unsigned long addr, pte_t *ptep,
+					pte_t pte, unsigned int nr,
+					const bool copies)
+{
+	if (copies)
+		set_ptes_copied(mm, addr, ptep, pte, nr);
+	else
+		set_ptes_single(mm, addr, ptep, pte, nr);
+}
+
+static __always_inline pte_t
+ptep_modify_prot_start_in(struct vm_area_struct *vma, unsigned long addr,
+			  pte_t *ptep, const bool copies)
+{
+	return copies ? ptep_modify_prot_start_copied(vma, addr, ptep) :
+			ptep_modify_prot_start_single(vma, addr, ptep);
+}
+
+static __always_inline void
+ptep_modify_prot_commit_in(struct vm_area_struct *vma, unsigned long addr,
+			   pte_t *ptep, pte_t old_pte, pte_t pte,
+			   const bool copies)
+{
+	if (copies)
+		ptep_modify_prot_commit_copied(vma, addr, ptep, old_pte, pte);
+	else
+		ptep_modify_prot_commit_single(vma, addr, ptep, old_pte, pte);
+}
+
 #endif /* _LINUX_PGTABLE_COPIES_H */
