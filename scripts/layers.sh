@@ -90,7 +90,7 @@ done < <(
 )
 # Stores to copies that do not go through the functions of table.h; there, and only there,
 # the names of entries of copies stand in what Linux stores by.
-stores='\b(WRITE_ONCE\(|(try_)?(cmp)?xchg\(|[a-z_]*_bit\([^,]*,) *(\*?(slot|to)\b|&(slot|to)\[|\*repl_slot)'
+stores='\b(WRITE_ONCE\(|(try_)?(cmp)?xchg\(|[a-z_]*_bit\([^,]*,) *(\([a-z_ ]+\*\) *)?(\*?(slot|to)\b|&(slot|to)\[|\*?repl_slot)|^\s*(\*slot|(slot|to)\[[^]]*\]) = '
 copies=kernel/overlay/arch/x86/mm/pgtable_repl
 while IFS= read -r use; do
 	fail "$use: a store to a copy; see repl_copy_store() in $copies/table.h"

@@ -63,6 +63,7 @@ void pgtable_repl_set_policy(struct pgtable_repl *repl,
 			     const struct pgtable_repl_policy *policy)
 {
 	VM_WARN_ON_ONCE(repl->to_build);
+	repl->idle_at = 0;
 	VM_WARN_ON_ONCE(pgtable_repl_is_lazy(policy) && nodes_empty(policy->nodes));
 	spin_lock(&repl->owner.policy_lock);
 	/* It is over when the last lazy tree is not walked any more: see repl_set_locked(). */
@@ -493,9 +494,12 @@ static void repl_finish(struct mm_struct *mm, struct repl_wait *wait)
 	struct pgtable_repl_policy policy;
 	nodemask_t build;
 
+	if (!repl || pgtable_repl_dying(&repl->owner))
+		return;
+	/* Where the lock took all too long to get, the last time. */
+	pgtable_repl_add_rest(mm, wait);
 	/* Who outdates some from now on sees to it himself. */
-	if (!repl || data_race(domainmask_empty(&repl->stale)) ||
-	    pgtable_repl_dying(&repl->owner))
+	if (data_race(domainmask_empty(&repl->stale)))
 		return;
 	pgtable_repl_owner_policy(&repl->owner, &policy);
 	/* What lacks for want of memory has its own time, and a child's its own thread. */
@@ -556,6 +560,7 @@ int pgtable_repl_follow(struct mm_struct *mm, struct repl_wait *wait)
 		/* Or a node of those has gone since they were read. */
 		else if (err != -ESTALE && err != -ENODEV)
 			return err;
+		cond_resched();
 	}
 	if (wait)
 		wait->busy = true;

@@ -51,31 +51,31 @@ static void repl_idle_one(struct pgtable_repl_owner *owner, struct repl_wait *wa
 {
 	repl_idle_any = true;
 	mutex_lock(&repl_idle_mutex);
-	/* One that is busy is looked at next time. */
-	if (repl_idle_period())
-		owner->ops->trim(owner, wait);
+	/* One that is busy is looked at next time; or the rest is, if it has become so. */
+	while (repl_idle_period() && owner->ops->trim(owner, wait)) {
+		wait->left = REPL_SETTLE_PATIENCE;
+		cond_resched();
+	}
+	wait->left = 0;
 	mutex_unlock(&repl_idle_mutex);
 }
 
 static void repl_idle(struct work_struct *work)
 {
-	struct repl_freed freed = REPL_FREED_INIT(freed);
 	struct repl_wait wait = REPL_WAIT_NONE;
 
 	if (!repl_idle_period())
 		return;
 	repl_idle_any = false;
-	wait.freed = &freed;
 	pgtable_repl_for_each(repl_idle_look, repl_idle_one, &wait);
-	pgtable_repl_free_all(&freed);
 	/* Otherwise the next one that becomes lazy starts it. */
 	if (repl_idle_any)
 		pgtable_repl_watch_idle();
 }
 
 /*
- * Nothing is looked at any more when this returns.  It waits for one address space
- * at most, whose tables may be many, not for all that a look goes through.
+ * Nothing is looked at any more when this returns.  It waits for one hold of
+ * the lock of an address space at most, not for all that a look goes through.
  */
 static int repl_idle_stop(void)
 {

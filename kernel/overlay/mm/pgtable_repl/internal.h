@@ -176,7 +176,7 @@ int pgtable_repl_mm_grow(struct mm_struct *mm, const nodemask_t *nodes,
 int pgtable_repl_mm_drop(struct pgtable_repl_owner *owner,
 			 const nodemask_t *nodes, struct list_head *pages,
 			 struct repl_wait *wait);
-void pgtable_repl_mm_trim(struct pgtable_repl_owner *owner, struct repl_wait *wait);
+bool pgtable_repl_mm_trim(struct pgtable_repl_owner *owner, struct repl_wait *wait);
 
 /* young.c */
 extern int sysctl_pgtable_repl_fork_delay;

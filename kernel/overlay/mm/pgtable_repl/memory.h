@@ -108,7 +108,7 @@ struct repl_wait;
  * @drop: take down the trees of some nodes, to free memory; @pages gets what can be
  *	freed after a grace period; calls pgtable_repl_dropping() before, and
  *	pgtable_repl_dropped() after that, under its lock
- * @trim: take down what has not been used since the last call
+ * @trim: take down what has not been used since the last look; true if there is more
  */
 struct pgtable_repl_owner_ops {
 	struct module *module;
@@ -120,7 +120,7 @@ struct pgtable_repl_owner_ops {
 		     struct repl_wait *wait);
 	int (*drop)(struct pgtable_repl_owner *owner, const nodemask_t *nodes,
 		    struct list_head *pages, struct repl_wait *wait);
-	void (*trim)(struct pgtable_repl_owner *owner, struct repl_wait *wait);
+	bool (*trim)(struct pgtable_repl_owner *owner, struct repl_wait *wait);
 };
 
 /* A place on the list of owners: of one, by number, or of a walk, whose is 0. */
@@ -248,6 +248,8 @@ struct repl_wait {
 						     .since = jiffies })
 /* How long one is seen to at a time by who goes through many. */
 #define REPL_SETTLE_EACH	(HZ / 2 + 1UL)
+/* And waited for meanwhile: those that the lock was left to give it back in a moment. */
+#define REPL_SETTLE_PATIENCE	(HZ / 50 + 1UL)
 /* When workers come back, at first and at last. */
 #define REPL_BUSY_DELAY		((unsigned long)HZ)
 #define REPL_BUSY_MAX		(32 * REPL_BUSY_DELAY)

@@ -161,19 +161,17 @@ int pgtable_repl_mm_drop(struct pgtable_repl_owner *owner,
 	return 0;
 }
 
-void pgtable_repl_mm_trim(struct pgtable_repl_owner *owner, struct repl_wait *wait)
+bool pgtable_repl_mm_trim(struct pgtable_repl_owner *owner, struct repl_wait *wait)
 {
 	struct mm_struct *mm = owner->mm;
 	LIST_HEAD(pages);
 	bool done;
 
-	/* Whoever does not get the lock again leaves the rest to the next look. */
-	do {
-		if (pgtable_repl_lock(mm, wait))
-			break;
-		done = arch_pgtable_repl_idle(mm, &pages);
-		pgtable_repl_unlock_for_others(mm);
-		cond_resched();
-	} while (!done && !pgtable_repl_dying(owner));
-	pgtable_repl_free(&pages, wait);
+	if (pgtable_repl_lock(mm, wait))
+		return false;
+	done = arch_pgtable_repl_idle(mm, &pages);
+	pgtable_repl_unlock_for_others(mm);
+	/* Nobody counts these any more: they do not wait for the rest. */
+	pgtable_repl_free_pages_later(&pages);
+	return !done && !pgtable_repl_dying(owner);
 }

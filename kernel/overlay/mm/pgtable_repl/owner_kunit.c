@@ -61,6 +61,11 @@ static void fake_apply(struct pgtable_repl_owner *owner, struct repl_wait *wait)
 {
 }
 
+static bool fake_trim(struct pgtable_repl_owner *owner, struct repl_wait *wait)
+{
+	return false;
+}
+
 static void fake_withdraw(struct pgtable_repl_owner *owner)
 {
 }
@@ -100,7 +105,7 @@ static const struct pgtable_repl_owner_ops fake_ops = {
 	.withdraw	= fake_withdraw,
 	.build		= fake_build,
 	.drop		= fake_drop,
-	.trim		= fake_apply,
+	.trim		= fake_trim,
 };
 
 static struct fake *fake_new(struct mm_struct *mm)

@@ -21,9 +21,6 @@
  */
 #define REPL_INSIST_EACH	(HZ / 4 + 1)
 
-/* How long one that has outdated trees is waited for meanwhile. */
-#define REPL_SETTLE_PATIENCE	(HZ / 50 + 1UL)
-
 /*
  * The mode is applied to all processes, and a user can have as many busy ones as
  * he may have processes: policies and limits of groups do not wait behind it.
@@ -197,7 +194,6 @@ int pgtable_repl_lock_settled(struct mm_struct *mm, struct repl_wait *wait, bool
 	int err;
 
 	for (;;) {
-		/* Those that the lock was left to give it back in a moment. */
 		if (wait && some)
 			wait->left = max(wait->left, REPL_SETTLE_PATIENCE);
 		err = pgtable_repl_lock(mm, wait);

@@ -126,7 +126,8 @@ static void repl_test_insist_leaves_the_rest(struct kunit *test)
 	}
 	repl_hold_cost = REPL_COST_HOLD;
 	KUNIT_EXPECT_FALSE(test, IS_ERR(task));
-	KUNIT_EXPECT_EQ(test, pgtable_repl_set(t->mm, &policy), 0);
+	/* Who comes back goes on. */
+	KUNIT_EXPECT_EQ(test, pgtable_repl_follow(t->mm, &wait), 0);
 	KUNIT_EXPECT_EQ(test, repl->to_build, 0);
 	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
 }
@@ -252,6 +253,8 @@ static void repl_test_follows_the_last(struct kunit *test)
 		kunit_skip(test, "needs vm.pgtable_repl_mode = 1");
 	if (register_trace_pgtable_repl_set(repl_test_change_mode, &left))
 		kunit_skip(test, "needs CONFIG_TRACEPOINTS");
+	/* What the mode asks for needs the gates open. */
+	pgtable_repl_key_get(false);
 	sysctl_pgtable_repl_mode = PGTABLE_REPL_SYS_ALL;
 	left = 1;
 	KUNIT_EXPECT_EQ(test, pgtable_repl_follow(t->mm, &wait), 1);
@@ -269,6 +272,7 @@ static void repl_test_follows_the_last(struct kunit *test)
 	sysctl_pgtable_repl_mode = mode;
 	KUNIT_EXPECT_GE(test, pgtable_repl_follow(t->mm, &wait), 0);
 	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
+	pgtable_repl_key_put(false);
 }
 
 /* What nobody holds the gates open for any more is not followed: no text is patched. */

@@ -95,13 +95,15 @@ static void repl_idle_clear(struct mm_struct *mm, struct ptdesc *table,
 }
 
 /* The domains whose copy of @child no entry of theirs points to; both locked. */
-static void repl_idle_unlinked(struct ptdesc *table, pteval_t *entry,
-			       struct ptdesc *child, domainmask_t *domains)
+static void repl_idle_unlinked(struct repl_idle_hold *hold, struct ptdesc *table,
+			       pteval_t *entry, struct ptdesc *child,
+			       domainmask_t *domains)
 {
 	struct pgtable_copy *copy, *parent;
 
 	domainmask_zero(domains);
 	for_each_copy(copy, child) {
+		hold->left -= REPL_COST_LOOK;
 		if (!copy->lazy)
 			continue;
 		parent = repl_find(table, copy->domain);
@@ -125,7 +127,7 @@ static void repl_idle_drop_child(struct repl_idle_hold *hold, struct ptdesc *tab
 	child = repl_is_table(val) ? repl_child(val) : NULL;
 	if (child && child->pt_repl) {
 		child_ptl = repl_lock_child(hold->mm, child, level - 1, ptl);
-		repl_idle_unlinked(table, entry, child, &domains);
+		repl_idle_unlinked(hold, table, entry, child, &domains);
 		nr = domainmask_weight(&domains);
 		if (nr) {
 			hold->left -= nr * REPL_COST_COPY;
@@ -162,8 +164,9 @@ static bool repl_idle_drop(struct repl_idle_hold *hold, struct ptdesc *table,
 		}
 		hold->left -= REPL_COST_EMPTY;
 		if (repl_is_table(val)) {
-			hold->left -= REPL_COST_LOOK;
-			repl_idle_drop_child(hold, table, entry + i, level);
+			/* One that gets its first copy now is in use. */
+			if (READ_ONCE(repl_child(val)->pt_repl))
+				repl_idle_drop_child(hold, table, entry + i, level);
 			if (level > PG_LEVEL_2M &&
 			    !repl_idle_drop(hold, repl_child(val), level - 1, addr))
 				return false;
@@ -198,7 +201,8 @@ bool arch_pgtable_repl_idle(struct mm_struct *mm, struct list_head *pages)
 	bool drop;
 
 	repl->idle_at = 0;
-	if (!root->pt_repl)
+	/* There may be others than lazy ones by now. */
+	if (!root->pt_repl || !root->pt_repl->lazy)
 		return true;
 	if (!hold.at) {
 		repl_idle_clear(mm, root, repl_root_level(), &idle);
