@@ -8,7 +8,7 @@ use crate::access::Access;
 use crate::address::{Dim, Line, PageSize};
 use crate::fabric::{Asked, Cached, Seen};
 use crate::part::quick::{QuickTranslations, QuickWalkCache};
-use crate::part::{Level, Parts, Stale, Translation, Translations, WalkCache};
+use crate::part::{Level, Parts, Stale, Translation, Translations};
 use crate::pipe::Pipe;
 use crate::simd::{Found, Host};
 use crate::stats::Stats;
@@ -110,7 +110,7 @@ impl<P: Parts, H: Host, T: Tables> Cpu<'_, P, H, T> {
                 }
                 if !H::USUAL {
                     let found = self.tables.translation(va, size, held);
-                    self.at.core.tlb.fill(&found);
+                    self.at.core.tlb.fill_on(&found, self.host);
                 }
             }
         }
@@ -243,7 +243,8 @@ impl<P: Parts, H: Host, T: Tables> Cpu<'_, P, H, T> {
         if !H::USUAL {
             for level in leaf + 1..=top {
                 let source = Line(self.tables.entry(Dim::Guest, level, va));
-                self.at.core.walk_cache.fill(SPACE, va, level, source);
+                let cache = &mut self.at.core.walk_cache;
+                cache.fill_on(SPACE, va, level, source, self.host);
             }
         }
         if T::NESTED {
@@ -276,19 +277,20 @@ impl<P: Parts, H: Host, T: Tables> Cpu<'_, P, H, T> {
             if level > leaf {
                 let source = Line(self.tables.entry(Dim::Nested, level, gpa));
                 let cache = &mut self.at.core.nested_cache;
-                cache.fill(SPACE, gpa, level, source);
+                cache.fill_on(SPACE, gpa, level, source, self.host);
             }
             level -= 1;
         }
         let source = self.tables.entry(Dim::Nested, leaf, gpa);
-        self.at.core.nested_tlb.fill(&Translation {
+        let found = Translation {
             asid: SPACE,
             addr: gpa,
             pa: gpa,
             size,
             run: 1,
             source: Line(source),
-        });
+        };
+        self.at.core.nested_tlb.fill_on(&found, self.host);
         self.at.stats.nested_walk_cycles += cycles;
         cycles
     }

@@ -430,7 +430,7 @@ impl<P: Parts> Seen<'_, P> {
     /// pair all the same, which makes that the most recent if it is there.
     #[inline(always)]
     fn insert_beside(&mut self, line: Key, host: impl Host) {
-        self.shared.insert(line);
+        self.shared.insert_on(line, host);
         if self.costs.adjacent_line {
             self.shared.find_on(line.other(), host);
         }

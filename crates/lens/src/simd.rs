@@ -22,6 +22,12 @@ pub enum Found {
     },
 }
 
+/// Eight ways of a set of any number of them, where the host's vectors load them
+/// at once.
+#[derive(Debug, Clone, Copy)]
+#[repr(align(32))]
+pub struct Eight(pub [u32; 8]);
+
 /// Operations on sets of `W` tags in recency order, most recent first. The ways
 /// where `live` is all ones are in use: all where `W` is not 4. It is 0 in the
 /// others, and so are they, as ways are that hold nothing.
@@ -67,6 +73,12 @@ pub trait Host: Copy {
     /// Puts `tag` and then the other tag of its pair, both absent, in front of
     /// `set`.
     fn push_pair<const W: usize>(self, set: &mut [u32; W], tag: u32, live: &[u32; W]);
+    /// [`Host::find`] in a set of any number of `ways`: as many eights as have
+    /// them, with zeros behind.
+    fn find_any(self, set: &mut [Eight], ways: usize, tag: u32) -> Found;
+    /// Puts `tag`, which is absent, at place `at` of such a set, in front of what
+    /// is there; the last one leaves.
+    fn enter_any(self, set: &mut [Eight], ways: usize, tag: u32, at: usize);
 }
 
 /// A loop that is compiled for each kind of host.
@@ -103,29 +115,44 @@ pub(crate) fn prefetch(at: *const u8) {
     let _ = at;
 }
 
-/// Where in a set of any number of ways `tag` is, or else whether the other tag
+/// Where in a set of any number of `ways` `tag` is, or else whether the other tag
 /// of its pair is there.
-#[inline]
-pub(crate) fn look_through(set: &[u32], tag: u32) -> Result<usize, bool> {
+fn look_through(set: &[Eight], ways: usize, tag: u32) -> Result<usize, bool> {
     let mut other = false;
-    let (mut rest, mut at) = (set, 0);
-    while let Some((eight, behind)) = rest.split_first_chunk::<8>() {
-        if vector::holds_either(eight, tag) {
-            let place = vector::place(eight, tag);
-            if place < 8 {
+    for (eight, at) in set.iter().zip((0..).step_by(8)) {
+        if vector::holds_either(&eight.0, tag) {
+            let used = &eight.0[..8.min(ways - at)];
+            if let Some(place) = used.iter().position(|&t| t == tag) {
                 return Ok(at + place);
             }
-            other = true;
+            other |= used.contains(&(tag ^ 1));
         }
-        (rest, at) = (behind, at + 8);
-    }
-    for (i, &t) in rest.iter().enumerate() {
-        if t == tag {
-            return Ok(at + i);
-        }
-        other |= t == tag ^ 1;
     }
     Err(other)
+}
+
+/// Moves what is from place `at` to before `end` of a set up by one, with `tag`
+/// behind it.
+fn move_up(set: &mut [Eight], tag: u32, at: usize, end: usize) {
+    let mut enters = tag;
+    for (eight, from) in set.iter_mut().zip((0..).step_by(8)) {
+        if from + 8 <= at {
+            continue;
+        }
+        if from >= end {
+            return;
+        }
+        let old = eight.0;
+        if from >= at && from + 8 <= end {
+            eight.0[1..].copy_from_slice(&old[..7]);
+            eight.0[0] = enters;
+        } else {
+            let (first, behind) = (at.max(from) - from, end.min(from + 8) - from);
+            eight.0.copy_within(first..behind - 1, first + 1);
+            eight.0[first] = enters;
+        }
+        enters = old[7];
+    }
 }
 
 /// Any host.
@@ -195,6 +222,22 @@ impl Host for Plain {
             set[1] = tag;
             set[0] = tag ^ 1;
         }
+    }
+
+    #[inline(never)]
+    fn find_any(self, set: &mut [Eight], ways: usize, tag: u32) -> Found {
+        match look_through(set, ways, tag) {
+            Ok(place) => {
+                move_up(set, tag, 0, place + 1);
+                Found::Held
+            }
+            Err(other) => Found::Absent { other },
+        }
+    }
+
+    #[inline(never)]
+    fn enter_any(self, set: &mut [Eight], ways: usize, tag: u32, at: usize) {
+        move_up(set, tag, at, ways);
     }
 }
 

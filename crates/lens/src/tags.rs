@@ -7,7 +7,7 @@
 //! the key: two keys of one set collide with probability 2^-32 per resident
 //! line, which is the price for half the memory traffic.
 
-use crate::simd::{self, Found, Host, Plain};
+use crate::simd::{self, Eight, Found, Host, Plain};
 use std::marker::PhantomData;
 
 /// How a key picks its set.
@@ -75,7 +75,10 @@ struct Set<const WAYS: usize>([u32; WAYS]);
 /// Sets of a number of ways that is known only at run time.
 #[derive(Debug, Clone)]
 struct Other {
-    tags: Box<[u32]>,
+    tags: Box<[Eight]>,
+    /// Of these that a set takes.
+    eights: usize,
+    sets: usize,
     ways: usize,
     /// Recency place of a new key, 0 the most recent.
     enter: usize,
@@ -195,7 +198,9 @@ impl<I: Index, const WAYS: usize, const ENTER: usize> TagArray<I, WAYS, ENTER> {
             live: std::array::from_fn(|way| if way < ways { u32::MAX } else { 0 }),
             scale: if sets == 0 { 0 } else { I::scale(sets as u32) },
             other: Other {
-                tags: vec![0; other * ways].into(),
+                tags: vec![Eight([0; 8]); other * ways.div_ceil(8)].into(),
+                eights: ways.div_ceil(8),
+                sets: other,
                 ways,
                 enter,
             },
@@ -205,7 +210,7 @@ impl<I: Index, const WAYS: usize, const ENTER: usize> TagArray<I, WAYS, ENTER> {
 
     /// How many keys fit.
     pub fn capacity(&self) -> usize {
-        self.inline.len() * self.other.ways + self.other.tags.len()
+        (self.inline.len() + self.other.sets) * self.other.ways
     }
 
     /// Whether its sets are in line.
@@ -224,13 +229,15 @@ impl<I: Index, const WAYS: usize, const ENTER: usize> TagArray<I, WAYS, ENTER> {
     /// the least recent if it was absent. True on a hit.
     #[inline(always)]
     pub fn access<H: Host>(&mut self, key: Key, host: H) -> bool {
-        self.access_by::<H>(key, |tags, live| host.touch(tags, key.tag, live))
+        self.access_by(key, host, |tags, live| host.touch(tags, key.tag, live))
     }
 
     /// The same for where the host could not predict whether it hits.
     #[inline(always)]
     pub fn access_evenly<H: Host>(&mut self, key: Key, host: H) -> bool {
-        self.access_by::<H>(key, |tags, live| host.touch_evenly(tags, key.tag, live))
+        self.access_by(key, host, |tags, live| {
+            host.touch_evenly(tags, key.tag, live)
+        })
     }
 
     /// [`TagArray::access`] by `touch` where keys enter in front of a set in
@@ -239,22 +246,36 @@ impl<I: Index, const WAYS: usize, const ENTER: usize> TagArray<I, WAYS, ENTER> {
     fn access_by<H: Host>(
         &mut self,
         key: Key,
+        host: H,
         touch: impl FnOnce(&mut [u32; WAYS], &[u32; WAYS]) -> bool,
     ) -> bool {
         let set = I::set(key, self.scale);
         match self.inline.get_mut(set) {
-            Some(Set(tags)) if ENTER > 0 => touch_below(tags, key.tag, ENTER),
+            Some(Set(tags)) if ENTER > 0 => {
+                let held = host.find(tags, key.tag) == Found::Held;
+                if !held {
+                    enter_at(tags, key.tag, ENTER);
+                }
+                held
+            }
             Some(Set(tags)) => touch(tags, &self.live),
-            None => Self::out_of_line::<H>(&mut self.other).access(set, key.tag),
+            None => Self::out_of_line::<H>(&mut self.other).access(set, key.tag, host),
         }
     }
 
     /// Whether `key` is the most recent of its set: then another access changes
-    /// nothing. Of a store that is not in line it does not say so.
+    /// nothing.
     #[inline(always)]
     pub fn is_front(&self, key: Key) -> bool {
-        let set = self.inline.get(I::set(key, self.scale));
-        set.is_some_and(|Set(tags)| tags[0] == key.tag)
+        let set = I::set(key, self.scale);
+        let front = match self.inline.get(set) {
+            Some(Set(tags)) => tags[0],
+            None => match self.other.tags.get(set * self.other.eights) {
+                Some(Eight(tags)) => tags[0],
+                None => return false,
+            },
+        };
+        front == key.tag
     }
 
     /// Looks `key` up and makes it the most recent, if it is there.
@@ -263,16 +284,17 @@ impl<I: Index, const WAYS: usize, const ENTER: usize> TagArray<I, WAYS, ENTER> {
         let set = I::set(key, self.scale);
         match self.inline.get_mut(set) {
             Some(Set(tags)) => host.find(tags, key.tag),
-            None => self.other.find(set, key.tag),
+            None => self.other.find(set, key.tag, host),
         }
     }
 
     /// Inserts `key`, which is absent, in place of the least recent.
-    pub fn insert(&mut self, key: Key) {
+    #[inline(always)]
+    pub fn insert(&mut self, key: Key, host: impl Host) {
         let set = I::set(key, self.scale);
         match self.inline.get_mut(set) {
             Some(Set(tags)) => insert::<WAYS, ENTER>(tags, key.tag, &self.live),
-            None => self.other.insert(set, &[key.tag]),
+            None => self.other.insert(set, key.tag, host),
         }
     }
 
@@ -282,7 +304,10 @@ impl<I: Index, const WAYS: usize, const ENTER: usize> TagArray<I, WAYS, ENTER> {
         let set = I::set(key, self.scale);
         match self.inline.get_mut(set) {
             Some(Set(tags)) => insert_pair::<WAYS, ENTER>(tags, key.tag, &self.live, host),
-            None => self.other.insert(set, &[key.tag, key.other().tag]),
+            None => {
+                self.other.insert(set, key.tag, host);
+                self.other.insert(set, key.other().tag, host);
+            }
         }
     }
 
@@ -298,7 +323,7 @@ impl<I: Index, const WAYS: usize, const ENTER: usize> TagArray<I, WAYS, ENTER> {
                 complete_pair::<WAYS, ENTER>(found, tags, key.tag, &self.live, host);
                 found
             }
-            None => Self::out_of_line::<H>(&mut self.other).find_or_insert_pair(set, key.tag),
+            None => Self::out_of_line::<H>(&mut self.other).find_or_insert_pair(set, key.tag, host),
         }
     }
 
@@ -326,35 +351,30 @@ impl<I: Index, const WAYS: usize, const ENTER: usize> TagArray<I, WAYS, ENTER> {
                 found
             }
             None if !wanted && !H::USUAL => Found::Held,
-            None => Self::out_of_line::<H>(&mut self.other).find_or_insert_pair(set, key.tag),
-        }
-    }
-
-    fn set(&self, key: Key) -> &[u32] {
-        let set = I::set(key, self.scale);
-        match self.inline.get(set) {
-            Some(Set(tags)) => tags,
-            None => self.other.set(set),
+            None => Self::out_of_line::<H>(&mut self.other).find_or_insert_pair(set, key.tag, host),
         }
     }
 
     /// Whether `key` is present; recency is left alone.
     #[inline]
     pub fn contains(&self, key: Key) -> bool {
-        self.set(key).contains(&key.tag)
+        let set = I::set(key, self.scale);
+        match self.inline.get(set) {
+            Some(Set(tags)) => tags.contains(&key.tag),
+            None => self.other.place(set, key.tag).is_some(),
+        }
     }
 
     /// Drops `key`. True if it was present.
     pub fn invalidate(&mut self, key: Key) -> bool {
         let set = I::set(key, self.scale);
-        let tags = match self.inline.get_mut(set) {
-            Some(Set(tags)) => tags,
-            None => self.other.set_mut(set),
+        let Some(Set(tags)) = self.inline.get_mut(set) else {
+            return self.other.invalidate(set, key.tag);
         };
         match tags.iter().position(|&t| t == key.tag) {
             Some(p) => {
                 tags.copy_within(p + 1.., p);
-                tags[tags.len() - 1] = 0;
+                tags[WAYS - 1] = 0;
                 true
             }
             None => false,
@@ -364,7 +384,8 @@ impl<I: Index, const WAYS: usize, const ENTER: usize> TagArray<I, WAYS, ENTER> {
     /// Drops everything. Returns how many keys that were.
     pub fn clear(&mut self) -> u32 {
         let inline = self.inline.iter_mut().flat_map(|set| &mut set.0);
-        let tags = inline.chain(&mut self.other.tags);
+        let other = self.other.tags.iter_mut().flat_map(|eight| &mut eight.0);
+        let tags = inline.chain(other);
         tags.map(|tag| u32::from(std::mem::take(tag) != 0)).sum()
     }
 
@@ -376,7 +397,7 @@ impl<I: Index, const WAYS: usize, const ENTER: usize> TagArray<I, WAYS, ENTER> {
             false => (self.inline.as_ptr().cast::<u8>(), size_of::<Set<WAYS>>()),
             true => (
                 self.other.tags.as_ptr().cast(),
-                size_of::<u32>() * self.other.ways,
+                size_of::<Eight>() * self.other.eights,
             ),
         };
         simd::prefetch(base.wrapping_add(I::set(key, self.scale) * stride));
@@ -384,78 +405,92 @@ impl<I: Index, const WAYS: usize, const ENTER: usize> TagArray<I, WAYS, ENTER> {
 }
 
 impl Other {
-    fn set(&self, set: usize) -> &[u32] {
-        let base = set * self.ways;
-        self.tags.get(base..base + self.ways).unwrap_or_default()
-    }
-
-    fn set_mut(&mut self, set: usize) -> &mut [u32] {
-        let base = set * self.ways;
+    /// The eights of a set; none if there is no such set.
+    #[inline(always)]
+    fn set(&mut self, set: usize) -> &mut [Eight] {
+        let base = set * self.eights;
         self.tags
-            .get_mut(base..base + self.ways)
+            .get_mut(base..base + self.eights)
             .unwrap_or_default()
     }
 
-    #[inline(never)]
-    fn access(&mut self, set: usize, tag: u32) -> bool {
-        let (ways, enter) = (self.ways, self.enter);
-        let tags = self.set_mut(set);
-        if enter > 0 {
-            return touch_below(tags, tag, enter);
+    #[inline(always)]
+    fn access(&mut self, set: usize, tag: u32, host: impl Host) -> bool {
+        let held = self.find(set, tag, host) == Found::Held;
+        if !held {
+            self.insert(set, tag, host);
         }
-        match ways {
-            0 => false,
-            8 => touch_exact::<8>(tags, tag),
-            12 => touch_exact::<12>(tags, tag),
-            16 => touch_exact::<16>(tags, tag),
-            20 => touch_exact::<20>(tags, tag),
-            _ => touch_any(tags, tag),
-        }
-    }
-}
-
-impl Other {
-    #[inline(never)]
-    fn find(&mut self, set: usize, tag: u32) -> Found {
-        let tags = self.set_mut(set);
-        let found = simd::look_through(tags, tag);
-        if let Ok(p) = found {
-            tags.copy_within(..p, 1);
-            tags[0] = tag;
-        }
-        match found {
-            Ok(_) => Found::Held,
-            Err(other) => Found::Absent { other },
-        }
+        held
     }
 
-    #[inline(never)]
-    fn find_or_insert_pair(&mut self, set: usize, tag: u32) -> Found {
-        let found = self.find(set, tag);
+    #[inline(always)]
+    fn find(&mut self, set: usize, tag: u32, host: impl Host) -> Found {
+        let ways = self.ways;
+        host.find_any(self.set(set), ways, tag)
+    }
+
+    #[inline(always)]
+    fn find_or_insert_pair(&mut self, set: usize, tag: u32, host: impl Host) -> Found {
+        let found = self.find(set, tag, host);
         match found {
             Found::Held => {}
-            Found::Absent { other: false } => self.insert(set, &[tag, tag ^ 1]),
+            Found::Absent { other: false } => {
+                self.insert(set, tag, host);
+                self.insert(set, tag ^ 1, host);
+            }
             Found::Absent { other: true } => {
-                self.insert(set, &[tag]);
-                self.find(set, tag ^ 1);
+                self.insert(set, tag, host);
+                self.find(set, tag ^ 1, host);
             }
         }
         found
     }
 
-    fn insert(&mut self, set: usize, new: &[u32]) {
-        let enter = self.enter;
-        let tags = self.set_mut(set);
-        for &tag in new {
-            match enter {
-                _ if tags.is_empty() => return,
-                0 => {
-                    tags.copy_within(..tags.len() - 1, 1);
-                    tags[0] = tag;
-                }
-                _ => enter_at(tags, tag, enter),
-            }
+    #[inline(always)]
+    fn insert(&mut self, set: usize, tag: u32, host: impl Host) {
+        let (ways, enter) = (self.ways, self.enter);
+        let tags = self.set(set);
+        if tags.is_empty() {
+            return;
         }
+        if enter > 0 && tags[(enter - 1) / 8].0[(enter - 1) % 8] == 0 {
+            return self.fill_up(set, tag);
+        }
+        host.enter_any(tags, ways, tag, enter);
+    }
+
+    /// Puts `tag` behind what is in `set`, which has room.
+    #[cold]
+    #[inline(never)]
+    fn fill_up(&mut self, set: usize, tag: u32) {
+        let mut tags = self.set(set).iter_mut().flat_map(|eight| &mut eight.0);
+        if let Some(first) = tags.find(|t| **t == 0) {
+            *first = tag;
+        }
+    }
+
+    /// Where `tag` is.
+    fn place(&self, set: usize, tag: u32) -> Option<usize> {
+        let base = set * self.eights;
+        let tags = self.tags.get(base..base + self.eights)?;
+        let mut tags = tags.iter().flat_map(|eight| &eight.0).take(self.ways);
+        tags.position(|&t| t == tag)
+    }
+
+    fn invalidate(&mut self, set: usize, tag: u32) -> bool {
+        let Some(place) = self.place(set, tag) else {
+            return false;
+        };
+        let ways = self.ways;
+        let tags = self.set(set);
+        for at in place..ways {
+            let next = at + 1;
+            tags[at / 8].0[at % 8] = match next < ways {
+                true => tags[next / 8].0[next % 8],
+                false => 0,
+            };
+        }
+        true
     }
 }
 
@@ -499,31 +534,6 @@ fn complete_pair<const W: usize, const ENTER: usize>(
             host.find(set, tag ^ 1);
         }
     }
-}
-
-fn touch_exact<const W: usize>(set: &mut [u32], tag: u32) -> bool {
-    let set: &mut [u32; W] = set.try_into().expect("a set has `ways` tags");
-    Plain.touch(set, tag, &[u32::MAX; W])
-}
-
-fn touch_any(set: &mut [u32], tag: u32) -> bool {
-    let at = simd::look_through(set, tag).ok();
-    let end = at.unwrap_or(set.len() - 1);
-    set.copy_within(0..end, 1);
-    set[0] = tag;
-    at.is_some()
-}
-
-/// As [`touch_any`], but a new tag enters at place `enter`.
-#[inline]
-fn touch_below(set: &mut [u32], tag: u32, enter: usize) -> bool {
-    if let Ok(p) = simd::look_through(set, tag) {
-        set.copy_within(0..p, 1);
-        set[0] = tag;
-        return true;
-    }
-    enter_at(set, tag, enter);
-    false
 }
 
 /// Puts `tag`, which is absent, at place `enter`, which is not 0, or in front of

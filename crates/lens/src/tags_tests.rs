@@ -54,7 +54,7 @@ fn compare<const W: usize, const E: usize>(ways: usize, enter: usize, host: impl
             assert_eq!(found == Found::Held, at.is_some(), "{which}");
             assert_ne!(found, Found::Absent { other: true }, "{which}");
             if at.is_none() {
-                a.insert(Key::new(key));
+                a.insert(Key::new(key), host);
             }
         } else if turn < 12 {
             assert_eq!(
@@ -134,7 +134,7 @@ fn compare_pairs<const W: usize, const E: usize>(ways: usize, enter: usize, host
             }
         }
         match found {
-            Found::Absent { other: true } if !at_once => a.insert(key),
+            Found::Absent { other: true } if !at_once => a.insert(key, host),
             Found::Absent { other: false } if !at_once => a.insert_pair(key, host),
             _ => {}
         }

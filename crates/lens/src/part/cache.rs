@@ -62,7 +62,7 @@ impl SharedCache for Sliced {
     }
     #[inline(always)]
     fn insert(&mut self, line: Key) {
-        self.0.insert(line);
+        self.0.insert(line, Plain);
     }
     #[inline]
     fn contains(&self, line: Key) -> bool {

@@ -29,6 +29,11 @@ pub trait QuickTranslations: Translations {
     ) -> Option<Level> {
         self.lookup(asid, addr, size)
     }
+    /// [`Translations::fill`], likewise.
+    #[inline(always)]
+    fn fill_on(&mut self, t: &Translation, _host: impl Host) {
+        self.fill(t);
+    }
     /// [`Translations::lookup`], and [`Translations::fill`] with what is not
     /// found, for the usual loop: there nobody keeps where entries came from.
     #[inline(always)]
@@ -41,14 +46,15 @@ pub trait QuickTranslations: Translations {
     ) -> Option<Level> {
         let hit = self.lookup_on(asid, addr, size, host);
         if hit.is_none() {
-            self.fill(&Translation {
+            let t = Translation {
                 asid,
                 addr,
                 pa: addr,
                 size,
                 run: 1,
                 source: Line(0),
-            });
+            };
+            self.fill_on(&t, host);
         }
         hit
     }
@@ -73,6 +79,11 @@ pub trait QuickWalkCache: WalkCache {
     ) -> Option<u32> {
         self.lookup(asid, addr, leaf, root)
     }
+    /// [`WalkCache::fill`], likewise.
+    #[inline(always)]
+    fn fill_on(&mut self, asid: Asid, addr: u64, level: u32, source: Line, _host: impl Host) {
+        self.fill(asid, addr, level, source);
+    }
     /// [`WalkCache::lookup`], and [`WalkCache::fill`] with all that the walk
     /// will read, as [`QuickTranslations::lookup_or_fill`].
     #[inline(always)]
@@ -86,7 +97,7 @@ pub trait QuickWalkCache: WalkCache {
     ) -> Option<u32> {
         let hit = self.lookup_on(asid, addr, leaf, root, host);
         for level in leaf + 1..hit.unwrap_or(root + 1) {
-            self.fill(asid, addr, level, Line(0));
+            self.fill_on(asid, addr, level, Line(0), host);
         }
         hit
     }
@@ -117,12 +128,17 @@ pub trait QuickShared: SharedCache {
     fn find_on(&mut self, line: Key, _host: impl Host) -> Found {
         self.find(line)
     }
+    /// [`SharedCache::insert`], likewise.
+    #[inline(always)]
+    fn insert_on(&mut self, line: Key, _host: impl Host) {
+        self.insert(line);
+    }
     /// Inserts `line` and then the other line of its pair, neither of which was
     /// found.
     #[inline(always)]
-    fn insert_pair(&mut self, line: Key, _host: impl Host) {
-        self.insert(line);
-        self.insert(line.other());
+    fn insert_pair(&mut self, line: Key, host: impl Host) {
+        self.insert_on(line, host);
+        self.insert_on(line.other(), host);
     }
     /// Finds `line` and, if it is absent, makes both of its pair present as
     /// [`QuickShared::insert_pair`] does, or, if the other one was there,
@@ -134,7 +150,7 @@ pub trait QuickShared: SharedCache {
             Found::Held => {}
             Found::Absent { other: false } => self.insert_pair(line, host),
             Found::Absent { other: true } => {
-                self.insert(line);
+                self.insert_on(line, host);
                 self.find_on(line.other(), host);
             }
         }

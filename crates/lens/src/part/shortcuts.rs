@@ -4,13 +4,13 @@
 //! [`crate::system`] hold it equal, to the bit.
 
 use super::cache::{L1L2, Sliced};
-use super::hardware::{Level, Memory, PrivateHit};
+use super::hardware::{Level, Memory, PrivateHit, Translation};
 use super::memory::{QueuedMemory, UNAWAITED};
 use super::quick::{QuickMemory, QuickPrivate, QuickShared, QuickTranslations, QuickWalkCache};
 use super::standard::OwnTlb;
 use super::tlb::{PlainNestedTlb, TwoLevelTlb, page_key};
 use super::walk_cache::{SplitWalkCache, entry_number};
-use crate::address::{Asid, PageSize};
+use crate::address::{Asid, Line, PageSize};
 use crate::simd::{Found, Host};
 use crate::tags::{Key, TagArray};
 use std::hint::black_box;
@@ -28,6 +28,11 @@ impl QuickTranslations for TwoLevelTlb {
         host: impl Host,
     ) -> Option<Level> {
         self.find(asid, addr, size, host)
+    }
+
+    #[inline(always)]
+    fn fill_on(&mut self, t: &Translation, host: impl Host) {
+        self.take_in(t, host);
     }
 
     #[inline(always)]
@@ -64,6 +69,11 @@ impl QuickTranslations for PlainNestedTlb {
     ) -> Option<Level> {
         self.find(asid, addr, size, host)
     }
+
+    #[inline(always)]
+    fn fill_on(&mut self, t: &Translation, host: impl Host) {
+        self.take_in(t, host);
+    }
 }
 
 impl QuickWalkCache for SplitWalkCache {
@@ -77,6 +87,11 @@ impl QuickWalkCache for SplitWalkCache {
         host: impl Host,
     ) -> Option<u32> {
         self.find(asid, addr, leaf, root, host)
+    }
+
+    #[inline(always)]
+    fn fill_on(&mut self, asid: Asid, addr: u64, level: u32, _source: Line, host: impl Host) {
+        self.take_in(asid, addr, level, host);
     }
 
     #[inline(always)]
@@ -132,6 +147,10 @@ impl QuickShared for Sliced {
     #[inline(always)]
     fn find_on(&mut self, line: Key, host: impl Host) -> Found {
         self.0.find(line, host)
+    }
+    #[inline(always)]
+    fn insert_on(&mut self, line: Key, host: impl Host) {
+        self.0.insert(line, host);
     }
     #[inline(always)]
     fn insert_pair(&mut self, line: Key, host: impl Host) {

@@ -119,10 +119,20 @@ impl TwoLevelTlb {
             return Some(Level::First);
         }
         if self.second(size)?.find(key, host) == Found::Held {
-            self.first(size).insert(key);
+            self.first(size).insert(key, host);
             return Some(Level::Second);
         }
         None
+    }
+
+    /// [`Translations::fill`], likewise.
+    #[inline(always)]
+    pub(super) fn take_in(&mut self, t: &Translation, host: impl Host) {
+        let key = page_key(t.addr, t.size).salted(self.spaces.salt(t.asid));
+        self.first(t.size).insert(key, host);
+        if let Some(l2) = self.second(t.size) {
+            l2.insert(key, host);
+        }
     }
 }
 
@@ -134,11 +144,7 @@ impl Translations for TwoLevelTlb {
 
     #[inline(always)]
     fn fill(&mut self, t: &Translation) {
-        let key = page_key(t.addr, t.size).salted(self.spaces.salt(t.asid));
-        self.first(t.size).insert(key);
-        if let Some(l2) = self.second(t.size) {
-            l2.insert(key);
-        }
+        self.take_in(t, Plain);
     }
 
     fn invalidate(&mut self, what: Stale) -> u32 {
@@ -197,6 +203,13 @@ impl PlainNestedTlb {
         let key = page_key(addr, size).salted(self.spaces.salt(asid));
         (self.pages.find(key, host) == Found::Held).then_some(Level::First)
     }
+
+    /// [`Translations::fill`], likewise.
+    #[inline(always)]
+    pub(super) fn take_in(&mut self, t: &Translation, host: impl Host) {
+        let key = page_key(t.addr, t.size).salted(self.spaces.salt(t.asid));
+        self.pages.insert(key, host);
+    }
 }
 
 impl Translations for PlainNestedTlb {
@@ -207,8 +220,7 @@ impl Translations for PlainNestedTlb {
 
     #[inline(always)]
     fn fill(&mut self, t: &Translation) {
-        let key = page_key(t.addr, t.size).salted(self.spaces.salt(t.asid));
-        self.pages.insert(key);
+        self.take_in(t, Plain);
     }
 
     fn invalidate(&mut self, what: Stale) -> u32 {

@@ -57,6 +57,14 @@ impl SplitWalkCache {
         }
         None
     }
+
+    /// [`WalkCache::fill`], likewise.
+    #[inline(always)]
+    pub(super) fn take_in(&mut self, asid: Asid, addr: u64, level: u32, host: impl Host) {
+        let salt = self.spaces.salt(asid);
+        let entry = Key::quick(entry_number(addr, level)).salted(salt);
+        self.levels[level as usize - 2].insert(entry, host);
+    }
 }
 
 impl WalkCache for SplitWalkCache {
@@ -67,9 +75,7 @@ impl WalkCache for SplitWalkCache {
 
     #[inline(always)]
     fn fill(&mut self, asid: Asid, addr: u64, level: u32, _source: Line) {
-        let salt = self.spaces.salt(asid);
-        let entry = Key::quick(entry_number(addr, level)).salted(salt);
-        self.levels[level as usize - 2].insert(entry);
+        self.take_in(asid, addr, level, Plain);
     }
 
     fn invalidate(&mut self, what: Stale) -> u32 {

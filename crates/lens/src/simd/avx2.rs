@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Sets in vector registers of 256 bits.
 
-use crate::simd::{Found, Host, Loop, Plain};
+use crate::simd::{Eight, Found, Host, Loop, Plain};
 use std::arch::x86_64::*;
 
 /// A host with AVX2, BMI1 and BMI2, for a loop as [`Host::USUAL`] has it.
@@ -104,6 +104,18 @@ impl<const USUAL: bool> Host for Avx2<USUAL> {
     #[inline(always)]
     fn push_pair<const W: usize>(self, set: &mut [u32; W], tag: u32, live: &[u32; W]) {
         Plain.push_pair(set, tag, live);
+    }
+
+    #[inline(always)]
+    fn find_any(self, set: &mut [Eight], ways: usize, tag: u32) -> Found {
+        // SAFETY: the host has these instructions.
+        unsafe { find_any(set, ways, tag) }
+    }
+
+    #[inline(always)]
+    fn enter_any(self, set: &mut [Eight], ways: usize, tag: u32, at: usize) {
+        // SAFETY: the host has these instructions.
+        unsafe { enter_any(set, ways, tag, at) }
     }
 }
 
@@ -498,12 +510,133 @@ unsafe fn ways_of(equal: __m256i) -> u32 {
     unsafe { _mm256_movemask_ps(_mm256_castsi256_ps(equal)) as u32 }
 }
 
-/// `old` moved up by one way behind `new`, which all ways of that argument
-/// hold.
+/// `old` moved up by one way behind the last of `new`.
 #[inline]
 #[target_feature(enable = "avx2")]
 #[allow(unused_unsafe, reason = "such calls are unsafe before Rust 1.87")]
 unsafe fn moved_up(old: __m256i, new: __m256i) -> __m256i {
     // SAFETY: the caller's host has AVX2; nothing here touches memory.
-    unsafe { _mm256_alignr_epi8::<12>(old, _mm256_permute2x128_si256::<0x20>(new, old)) }
+    unsafe { _mm256_alignr_epi8::<12>(old, _mm256_permute2x128_si256::<0x21>(new, old)) }
+}
+
+impl Eight {
+    /// # Safety
+    /// The host must have AVX2.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn load(&self) -> __m256i {
+        // SAFETY: eight elements, aligned to their size together.
+        unsafe { _mm256_load_si256(self.0.as_ptr().cast()) }
+    }
+
+    /// # Safety
+    /// The host must have AVX2.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn store(&mut self, to: __m256i) {
+        // SAFETY: as in `load`.
+        unsafe { _mm256_store_si256(self.0.as_mut_ptr().cast(), to) }
+    }
+
+    /// All ones for each of the first `ways` of eight, or of as many above that as
+    /// fill eights, 0 for the rest.
+    fn used(ways: usize) -> &'static [u32; 8] {
+        static USED: [u32; 15] = {
+            let mut used = [0; 15];
+            let mut i = 0;
+            while i < 8 {
+                used[i] = u32::MAX;
+                i += 1;
+            }
+            used
+        };
+        USED[ways.wrapping_neg() % 8..]
+            .first_chunk()
+            .expect("eight or more")
+    }
+}
+
+/// What `find_any` of a [`Host`] does.
+///
+/// # Safety
+/// The host must have AVX2.
+#[inline(never)]
+#[target_feature(enable = "avx2,bmi1,bmi2")]
+unsafe fn find_any(set: &mut [Eight], ways: usize, tag: u32) -> Found {
+    // SAFETY: what this function requires; loads from elsewhere are of eight
+    // elements and may be unaligned.
+    unsafe {
+        let new = _mm256_set1_epi32(tag as i32);
+        let low = _mm256_set1_epi32(1);
+        let pair = _mm256_or_si256(new, low);
+        let used = _mm256_loadu_si256(Eight::used(ways).as_ptr().cast());
+        let Some((last, full)) = set.split_last() else {
+            return Found::Absent { other: false };
+        };
+        let in_last = _mm256_cmpeq_epi32(_mm256_or_si256(last.load(), low), pair);
+        let mut either = _mm256_and_si256(in_last, used);
+        for eight in full {
+            let equal = _mm256_cmpeq_epi32(_mm256_or_si256(eight.load(), low), pair);
+            either = _mm256_or_si256(either, equal);
+        }
+        if _mm256_testz_si256(either, either) != 0 {
+            return Found::Absent { other: false };
+        }
+        let last = full.len();
+        for i in 0..=last {
+            let old = set[i].load();
+            let mut equal = _mm256_cmpeq_epi32(old, new);
+            if i == last {
+                equal = _mm256_and_si256(equal, used);
+            }
+            let held = ways_of(equal);
+            if held != 0 {
+                let mut behind = new;
+                for eight in &mut set[..i] {
+                    let old = eight.load();
+                    eight.store(moved_up(old, behind));
+                    behind = old;
+                }
+                let order = &TO_FRONT[held.trailing_zeros() as usize & 7];
+                let order = _mm256_loadu_si256(order.as_ptr().cast());
+                let after = _mm256_permutevar8x32_epi32(old, order);
+                let first = _mm256_permutevar8x32_epi32(behind, _mm256_set1_epi32(7));
+                set[i].store(_mm256_blend_epi32::<1>(after, first));
+                return Found::Held;
+            }
+        }
+        Found::Absent { other: true }
+    }
+}
+
+/// What `enter_any` of a [`Host`] does.
+///
+/// # Safety
+/// The host must have AVX2.
+#[inline(never)]
+#[target_feature(enable = "avx2,bmi1,bmi2")]
+unsafe fn enter_any(set: &mut [Eight], ways: usize, tag: u32, at: usize) {
+    // SAFETY: as in `find_any`.
+    unsafe {
+        let Some((first, rest)) = set[at / 8..].split_first_mut() else {
+            return;
+        };
+        let new = _mm256_set1_epi32(tag as i32);
+        let place = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+        let at = _mm256_set1_epi32((at % 8) as i32);
+        let mut behind = first.load();
+        let moved = moved_up(behind, new);
+        let after = _mm256_blendv_epi8(behind, moved, _mm256_cmpgt_epi32(place, at));
+        let after = _mm256_blendv_epi8(after, new, _mm256_cmpeq_epi32(place, at));
+        first.store(after);
+        for eight in rest {
+            let old = eight.load();
+            eight.store(moved_up(old, behind));
+            behind = old;
+        }
+        if let Some(last) = set.last_mut().filter(|_| ways % 8 != 0) {
+            let used = _mm256_loadu_si256(Eight::used(ways).as_ptr().cast());
+            last.store(_mm256_and_si256(last.load(), used));
+        }
+    }
 }
