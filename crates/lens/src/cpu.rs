@@ -103,6 +103,10 @@ impl<P: Parts, H: Host, T: Tables> Cpu<'_, P, H, T> {
                     t.issue = t.issue.max(pipe.done);
                 }
                 if let Some(levels) = self.tables.begin_walk(va, size) {
+                    if T::SHARED && levels != Levels::NONE {
+                        // Which was not known earlier.
+                        self.at.hint(self.tables.entry(Dim::Guest, levels.leaf, va));
+                    }
                     t.walk = self.walk(va, levels);
                     t.start = self.at.occupy_walker(t.issue, t.walk);
                     self.at.stats.walks += 1;

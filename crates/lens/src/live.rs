@@ -45,7 +45,7 @@ use crate::hash::mix;
 use crate::machine::Machine;
 use crate::part::{Memory, Parts, Translation};
 use crate::pipe::{Pace, Pipe};
-use crate::simd::Plain;
+use crate::simd::{self, Host, Loop};
 use crate::stats::Stats;
 use crate::tables::{Levels, SPACE, Tables};
 use std::collections::HashMap;
@@ -414,6 +414,27 @@ impl Tables for Fed<'_> {
     }
 }
 
+/// The loop of one access.
+struct One<'a, P: Parts> {
+    fabric: &'a mut Fabric<P>,
+    cpu: usize,
+    pipe: &'a mut Pipe,
+    stats: &'a mut Stats,
+    tables: Fed<'a>,
+}
+
+impl<P: Parts> Loop for One<'_, P> {
+    #[inline(always)]
+    fn run<H: Host>(self, host: H) {
+        let (node, access) = (self.pipe.node, self.tables.r.access);
+        let at = self.fabric.seen_from(self.cpu, node, self.stats);
+        let line = self.tables.data(access.va);
+        at.hint(line);
+        let tables = self.tables;
+        Cpu { host, at, tables }.access(self.pipe, access);
+    }
+}
+
 /// Cycles after which waiting times follow the traffic.
 const QUANTUM: f64 = 20_000.0;
 
@@ -522,18 +543,20 @@ impl<P: Parts> Live<P> {
         let c = &mut self.cpus[cpu];
         c.pipe.resume(self.clock);
         let before = c.pipe.done;
-        let stats = &mut c.stats[usize::from(r.kernel)];
-        let tables = Fed {
-            r,
-            map: &self.map,
-            frames: &mut c.frames,
-            walk,
-            steps: &mut self.steps,
-            at: [None; 6],
-        };
-        let at = self.fabric.seen_from(cpu, c.pipe.node, stats);
-        let host = Plain;
-        Cpu { host, at, tables }.access(&mut c.pipe, r.access);
+        simd::on_this_host(One {
+            fabric: &mut self.fabric,
+            cpu,
+            pipe: &mut c.pipe,
+            stats: &mut c.stats[usize::from(r.kernel)],
+            tables: Fed {
+                r,
+                map: &self.map,
+                frames: &mut c.frames,
+                walk,
+                steps: &mut self.steps,
+                at: [None; 6],
+            },
+        });
         c.stats[usize::from(r.kernel)].cycles += c.pipe.done - before;
         if c.pipe.done >= self.clock + QUANTUM {
             self.end_quanta(cpu);
