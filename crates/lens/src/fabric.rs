@@ -443,6 +443,14 @@ impl<P: Parts> Seen<'_, P> {
         self.shared.hint(Key::new(line));
     }
 
+    /// The same of the L3 of its `home`, if that is another node's.
+    #[inline(always)]
+    pub fn hint_at(&self, line: u64, home: usize) {
+        if let Some(l3) = self.other_shared(home) {
+            l3.hint(Key::new(line));
+        }
+    }
+
     /// Takes `line` out of every other node's L3 before it is written.
     /// Private copies there are left to age: a store that shares lines
     /// between nodes is rare in what is modelled, and finding them is not
@@ -472,11 +480,16 @@ impl<P: Parts> Seen<'_, P> {
 
     /// Whether the L3 of `other`, another node, has `line`.
     fn held_by(&self, other: usize, line: Key) -> bool {
+        self.other_shared(other).is_some_and(|l3| l3.contains(line))
+    }
+
+    /// The L3 of `node`, if that is another one.
+    #[inline(always)]
+    fn other_shared(&self, node: usize) -> Option<&P::Shared> {
         let [below, above] = &self.others;
-        if other < self.node {
-            below[other].contains(line)
-        } else {
-            above[other - self.node - 1].contains(line)
+        match node.checked_sub(self.node + 1) {
+            Some(i) => above.get(i),
+            None => below.get(node),
         }
     }
 }

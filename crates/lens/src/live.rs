@@ -430,6 +430,9 @@ impl<P: Parts> Loop for One<'_, P> {
         let at = self.fabric.seen_from(self.cpu, node, self.stats);
         let line = self.tables.data(access.va);
         at.hint(line);
+        if at.multi_node {
+            at.hint_at(line, self.tables.data_node(access.va));
+        }
         let tables = self.tables;
         Cpu { host, at, tables }.access(self.pipe, access);
     }

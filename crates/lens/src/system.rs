@@ -384,9 +384,20 @@ fn look_ahead<P: Parts, T: Tables>(cpu: &Cpu<'_, P, impl Host, T>, th: &mut Thre
     }
     th.hinted = th.next + CHUNK;
     for a in &th.buffer[th.next + AHEAD..][..CHUNK] {
-        cpu.at.hint(cpu.tables.data(a.va));
-        cpu.at.hint(cpu.tables.entry(Dim::Guest, 1, a.va));
-        cpu.at.hint(cpu.tables.entry(Dim::Guest, 2, a.va));
+        let Cpu { at, tables, .. } = cpu;
+        at.hint(tables.data(a.va));
+        at.hint(tables.entry(Dim::Guest, 1, a.va));
+        at.hint(tables.entry(Dim::Guest, 2, a.va));
+        let nested = [tables.guest_physical(a.va), tables.guest_entry(1, a.va)];
+        for gpa in nested.into_iter().flatten() {
+            let (size, _) = tables.nested_page(gpa);
+            at.hint(tables.entry(Dim::Nested, size.level(), gpa));
+        }
+        if at.multi_node {
+            at.hint_at(tables.data(a.va), tables.data_node(a.va));
+            let node = tables.entry_node(Dim::Guest, 1, a.va);
+            at.hint_at(tables.entry(Dim::Guest, 1, a.va), node);
+        }
     }
 }
 
