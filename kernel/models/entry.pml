@@ -10,8 +10,8 @@
  *
  * Modelled: pgtable_repl_incomplete() (asm/pgtable_repl.h), repl_exchange(),
  * __pgtable_repl_exchange(), __pgtable_repl_cleared(), repl_sync_run(),
- * repl_run_start(), repl_sweep(), __pgtable_repl_lazy_leave(),
- * __pgtable_repl_lazy_flush() in flush_tlb_mm_range(), repl_wrprotect(),
+ * repl_run_start(), repl_sweep(), __pgtable_repl_section_leave(),
+ * __pgtable_repl_section_flush() in flush_tlb_mm_range(), repl_wrprotect(),
  * __pgtable_repl_clear_young(), __pgtable_repl_read() (entry.c), and what
  * ptep_get_and_clear(), ptep_set_wrprotect(), ptep_modify_prot_start() and their
  * kin for PMDs do on top.  Each load, store or exchange of one entry is a step.
@@ -194,7 +194,7 @@ inline flush_tlb()
 {
 #ifndef BUG_SWEEP_LATE
 	if
-	:: behind -> repl_sweep()		/* pgtable_repl_lazy_flush() */
+	:: behind -> repl_sweep()		/* pgtable_repl_section_flush() */
 	:: else -> skip
 	fi;
 #endif

@@ -85,7 +85,7 @@ bool gave_p[2], gave_rw[2];
 #else
 #define HOME(d)		false
 #endif
-#define FILLS(own, d)	((own) == (d))	/* repl_own() */
+#define FILLS(own, d)	((own) == (d))	/* repl_copy_is_own() */
 
 inline gave(v)
 {

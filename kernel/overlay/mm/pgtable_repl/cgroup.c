@@ -184,8 +184,8 @@ static int repl_max_show(struct seq_file *m, void *v)
 }
 
 /* Make what the limits allow again. */
-static bool repl_refill(struct mm_struct *mm, void *unused,
-			struct repl_wait *wait)
+static bool repl_group_refill(struct mm_struct *mm, void *unused,
+			      struct repl_wait *wait)
 {
 	struct pgtable_repl *repl = mm_pgtable_repl(mm);
 
@@ -218,7 +218,7 @@ static ssize_t repl_max_write(struct kernfs_open_file *of, char *buf,
 		repl_group_note(group, REPL_BUSY_DELAY);
 	/* Of those that are busy it is repaired. */
 	wait.freed = &freed;
-	repl_subtree_each(memcg, repl_refill, NULL, &wait);
+	repl_subtree_each(memcg, repl_group_refill, NULL, &wait);
 	pgtable_repl_free_all(&freed);
 	repl_write_end(of, memcg);
 	return nbytes;

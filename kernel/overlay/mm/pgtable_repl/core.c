@@ -238,7 +238,7 @@ static int repl_may_set(struct mm_struct *mm,
 	bool sys_off = READ_ONCE(sysctl_pgtable_repl_mode) ==
 		       PGTABLE_REPL_SYS_OFF;	/* by now */
 
-	if (by == REPL_BY_DEFAULT && pgtable_repl_own(&mm_repl_owner(mm)->policy))
+	if (by == REPL_BY_DEFAULT && repl_policy_is_own(&mm_repl_owner(mm)->policy))
 		return -EPERM;
 	if (by == REPL_BY_DEFAULT && !repl_is_default(mm, policy))
 		return -ESTALE;
@@ -388,7 +388,7 @@ static int repl_set(struct mm_struct *mm,
 	 * Before the mmap lock: patching the kernel takes locks.  That is for who asks
 	 * himself; of what others ask for, the gates are open as long as it holds.
 	 */
-	if (pgtable_repl_own(policy))
+	if (repl_policy_is_own(policy))
 		pgtable_repl_keys_get(policy);
 	else if (!pgtable_repl_keys_tryget(policy))
 		return -ESTALE;
@@ -481,7 +481,7 @@ static bool repl_follows(struct mm_struct *mm, struct pgtable_repl_policy *want)
 	bool unset = repl && smp_load_acquire(&repl->unset);
 
 	pgtable_repl_get(mm, &now);
-	if (!unset && pgtable_repl_own(&now))
+	if (!unset && repl_policy_is_own(&now))
 		return true;
 	pgtable_repl_default(mm, want);
 	return !unset && repl_same(&now, want);

@@ -24,7 +24,7 @@ static void repl_initial(struct mm_struct *parent,
 		return;
 	if (parent)
 		pgtable_repl_get(parent, policy);
-	if (pgtable_repl_own(policy))
+	if (repl_policy_is_own(policy))
 		policy->source = PGTABLE_REPL_INHERITED;
 	else
 		pgtable_repl_default(NULL, policy);
@@ -130,7 +130,7 @@ static void repl_exec_secure(void)
 	struct pgtable_repl_policy policy;
 
 	pgtable_repl_get(current->mm, &policy);
-	if (!pgtable_repl_own(&policy))
+	if (!repl_policy_is_own(&policy))
 		return;
 	policy.source = PGTABLE_REPL_NONE;
 	/*

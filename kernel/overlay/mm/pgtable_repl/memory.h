@@ -34,13 +34,13 @@ struct obj_cgroup;
  *
  * @__page_flags: those of the page
  * @rcu_head: for freeing it, when nobody asks for @mm any more: lockless readers that
- *	are on it still read @delta, @domain, @lazy and @next
+ *	are on it still read @delta, @domain, @sparse and @next
  * @__compound_head: of the page, whose lowest bit is zero
  * @mm: the address space
  * @delta: its address less that of the table it copies; where page->mapping is, so it
  *	is cleared before the page is freed
  * @domain: the translation domain that walks it
- * @lazy: it holds only what that domain uses
+ * @sparse: it is lazy, and holds only what that domain uses
  * @order: of its pages, for freeing them
  * @next: the next copy of the same table, or NULL
  */
@@ -55,7 +55,7 @@ struct pgtable_copy {
 	};
 	unsigned long delta;
 	unsigned short domain;
-	bool lazy;
+	bool sparse;
 	unsigned char order;
 	struct pgtable_copy *next;
 };
@@ -186,7 +186,7 @@ struct pgtable_repl_owner {
 };
 
 /* Set by or for the process itself: no group's or system's policy changes it. */
-static inline bool pgtable_repl_own(const struct pgtable_repl_policy *policy)
+static inline bool repl_policy_is_own(const struct pgtable_repl_policy *policy)
 {
 	return policy->source == PGTABLE_REPL_PRCTL ||
 	       policy->source == PGTABLE_REPL_PROC ||

@@ -40,10 +40,10 @@ static DEFINE_MUTEX(repl_reserve_mutex);	/* who brings reserves to it */
 #define REPL_SHORT_MIN		(2UL * HZ)
 #define REPL_SHORT_MAX		(64UL * HZ)
 
-static void repl_refill(struct work_struct *work);
-static DECLARE_DELAYED_WORK(repl_refill_work, repl_refill);
+static void repl_reserve_refill(struct work_struct *work);
+static DECLARE_DELAYED_WORK(repl_reserve_refill_work, repl_reserve_refill);
 /* Of its own: a node that stays short does not make the others wait. */
-static DECLARE_DELAYED_WORK(repl_short_work, repl_refill);
+static DECLARE_DELAYED_WORK(repl_short_work, repl_reserve_refill);
 
 /*
  * Under the lock, with interrupts off: of a probe in here that reads user space, a
@@ -94,7 +94,7 @@ static struct page *repl_reserve_take(int nid, unsigned int order)
 	page = repl_reserve_del(r, order);
 	spin_unlock_irqrestore(&r->lock, flags);
 	if (page)
-		schedule_delayed_work(&repl_refill_work, REPL_REFILL_DELAY);
+		schedule_delayed_work(&repl_reserve_refill_work, REPL_REFILL_DELAY);
 	return page;
 }
 
@@ -188,7 +188,7 @@ static bool repl_reserve_resize_all(unsigned long target, bool go_on)
  * Nobody else comes back to a node that was short: an empty reserve has no page
  * to be taken.
  */
-static void repl_refill(struct work_struct *work)
+static void repl_reserve_refill(struct work_struct *work)
 {
 	static unsigned long delay = REPL_SHORT_MIN;
 
@@ -204,7 +204,7 @@ static void repl_refill(struct work_struct *work)
 static void repl_reserve_check(void)
 {
 	if (READ_ONCE(repl_reserve_target))
-		schedule_delayed_work(&repl_refill_work, HZ);
+		schedule_delayed_work(&repl_reserve_refill_work, HZ);
 }
 
 static int repl_reserve_cpu(unsigned int cpu)
@@ -268,13 +268,13 @@ static int __init repl_fault_init(void)
 }
 late_initcall(repl_fault_init);
 
-static bool repl_fault(unsigned int order)
+static bool repl_page_should_fail(unsigned int order)
 {
 	return should_fail_ex(&fail_pgtable_repl, PAGE_SIZE << order,
 			      FAULT_NOWARN);
 }
 #else
-static bool repl_fault(unsigned int order)
+static bool repl_page_should_fail(unsigned int order)
 {
 	return false;
 }
@@ -374,7 +374,7 @@ static struct page *repl_alloc_within(struct pgtable_repl_owner *owner, int nid,
 					    pages + pgtable_repl_fork_lacks(owner))) {
 		if (pgtable_repl_pages(owner))
 			pgtable_repl_squeeze(owner);
-	} else if (!repl_fault(order)) {
+	} else if (!repl_page_should_fail(order)) {
 		old_memcg = set_active_memcg(memcg);
 		page = repl_alloc(nid, order, gfp);
 		set_active_memcg(old_memcg);

@@ -91,49 +91,49 @@ struct pgtable_repl_run {
 
 struct pgtable_repl_batch {
 	struct pgtable_repl_run run[2];
-	bool lazy;		/* in a section, with preemption off */
-	bool turn;		/* the run to be displaced next */
+	bool section;		/* in one, with preemption off */
+	bool displace_next;	/* the second run, or the first */
 };
 DECLARE_PER_CPU(struct pgtable_repl_batch, pgtable_repl_batch);
 
-void __pgtable_repl_lazy_enter(void);
-void __pgtable_repl_lazy_leave(void);
-void __pgtable_repl_lazy_flush(void);
-void __pgtable_repl_lazy_switch(void);
+void __pgtable_repl_section_enter(void);
+void __pgtable_repl_section_leave(void);
+void __pgtable_repl_section_flush(void);
+void __pgtable_repl_section_switch(void);
 
-static __always_inline void pgtable_repl_lazy_enter(void)
+static __always_inline void pgtable_repl_section_enter(void)
 {
 	if (pgtable_repl_active())
-		__pgtable_repl_lazy_enter();
+		__pgtable_repl_section_enter();
 }
 
 /* Not behind the key, which may be switched off in the middle of a section. */
-static __always_inline void pgtable_repl_lazy_leave(void)
+static __always_inline void pgtable_repl_section_leave(void)
 {
-	if (unlikely(this_cpu_read(pgtable_repl_batch.lazy)))
-		__pgtable_repl_lazy_leave();
+	if (unlikely(this_cpu_read(pgtable_repl_batch.section)))
+		__pgtable_repl_section_leave();
 }
 
 /* Bring copies up to date with what this CPU has changed so far. */
-static __always_inline void pgtable_repl_lazy_flush(void)
+static __always_inline void pgtable_repl_section_flush(void)
 {
-	if (unlikely(this_cpu_read(pgtable_repl_batch.lazy)))
-		__pgtable_repl_lazy_flush();
+	if (unlikely(this_cpu_read(pgtable_repl_batch.section)))
+		__pgtable_repl_section_flush();
 }
 
 /*
  * Sections are the CPU's.  Where preemption is not counted, one may have been
  * entered before any lock was taken, and sleep: it ends here for good.
  */
-static __always_inline void pgtable_repl_lazy_switch(void)
+static __always_inline void pgtable_repl_section_switch(void)
 {
-	if (unlikely(this_cpu_read(pgtable_repl_batch.lazy)))
-		__pgtable_repl_lazy_switch();
+	if (unlikely(this_cpu_read(pgtable_repl_batch.section)))
+		__pgtable_repl_section_switch();
 }
 
 static inline void pgtable_repl_start_context_switch(struct task_struct *prev)
 {
-	pgtable_repl_lazy_switch();
+	pgtable_repl_section_switch();
 #ifdef __HAVE_ARCH_START_CONTEXT_SWITCH
 	arch_start_context_switch(prev);
 #endif
@@ -147,12 +147,12 @@ static inline void pgtable_repl_enter_lazy_mmu_mode(void)
 #ifdef __HAVE_ARCH_ENTER_LAZY_MMU_MODE
 	arch_enter_lazy_mmu_mode();
 #endif
-	pgtable_repl_lazy_enter();
+	pgtable_repl_section_enter();
 }
 
 static inline void pgtable_repl_leave_lazy_mmu_mode(void)
 {
-	pgtable_repl_lazy_leave();
+	pgtable_repl_section_leave();
 #ifdef __HAVE_ARCH_ENTER_LAZY_MMU_MODE
 	arch_leave_lazy_mmu_mode();
 #endif
@@ -160,7 +160,7 @@ static inline void pgtable_repl_leave_lazy_mmu_mode(void)
 
 static inline void pgtable_repl_flush_lazy_mmu_mode(void)
 {
-	pgtable_repl_lazy_flush();
+	pgtable_repl_section_flush();
 #ifdef __HAVE_ARCH_ENTER_LAZY_MMU_MODE
 	arch_flush_lazy_mmu_mode();
 #endif
@@ -448,9 +448,9 @@ static __always_inline pmd_t pmdp_get(pmd_t *pmdp)
 #else /* !CONFIG_PGTABLE_REPL */
 
 static __always_inline bool pgtable_repl_active(void) { return false; }
-static __always_inline void pgtable_repl_lazy_enter(void) { }
-static __always_inline void pgtable_repl_lazy_leave(void) { }
-static __always_inline void pgtable_repl_lazy_flush(void) { }
+static __always_inline void pgtable_repl_section_enter(void) { }
+static __always_inline void pgtable_repl_section_leave(void) { }
+static __always_inline void pgtable_repl_section_flush(void) { }
 static __always_inline void pgtable_repl_sync(void *entry, unsigned long nr) { }
 static __always_inline pteval_t pgtable_repl_read(void *entry, pteval_t val)
 {

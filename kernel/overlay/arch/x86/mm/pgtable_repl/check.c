@@ -89,14 +89,14 @@ static void repl_check_copy(struct repl_check *c, struct ptdesc *table,
 		    (!root || i < PGD_KERNEL_START))
 			want = repl_translate(want, domain);
 		c->report->entries++;
-		if (copy->lazy && repl_none(have) &&
+		if (copy->sparse && repl_none(have) &&
 		    (!root || i < PGD_KERNEL_START))
 			continue;
 		if ((want ^ have) & ~ignore)
 			repl_diff(c, "entry", repl_entry_addr(addr, level, i),
 				  level, domain, READ_ONCE(canon[i]), have);
 		/* Shootdowns leave out whom they do not know of. */
-		else if (copy->lazy && level > PG_LEVEL_4K &&
+		else if (copy->sparse && level > PG_LEVEL_4K &&
 			 (!root || i < PGD_KERNEL_START) &&
 			 repl_is_table(have) &&
 			 !repl_find(repl_child(canon[i]), domain) &&
@@ -130,7 +130,7 @@ static void repl_check_user_root(struct repl_check *c)
 				want = repl_translate(want,
 						      copy->domain);
 			c->report->entries++;
-			if (copy->lazy && !have && i < PGD_KERNEL_START)
+			if (copy->sparse && !have && i < PGD_KERNEL_START)
 				continue;
 			if ((want ^ have) & ~_PAGE_ACCESSED)
 				repl_diff(c, "user root entry",
@@ -156,7 +156,7 @@ static void repl_check_parent(struct repl_check *c, struct ptdesc *table,
 	/* Roots go last, and with all that is left below them. */
 	for_each_copy(copy, table) {
 		root = repl_find(top, copy->domain);
-		if (!root || root->lazy != copy->lazy)
+		if (!root || root->sparse != copy->sparse)
 			repl_diff(c, "copy without a root", addr, level,
 				  copy->domain, 0, 0);
 	}
@@ -164,7 +164,7 @@ static void repl_check_parent(struct repl_check *c, struct ptdesc *table,
 	    c->mm->pgtable_repl->to_build)
 		return;
 	for_each_copy(copy, table)
-		if (!copy->lazy && !repl_find(parent, copy->domain) &&
+		if (!copy->sparse && !repl_find(parent, copy->domain) &&
 		    node_isset(pgtable_repl_domain_node(copy->domain),
 			       mm_repl_owner(c->mm)->policy.nodes))
 			repl_diff(c, "copy without a parent", addr, level,

@@ -58,7 +58,7 @@ static void repl_sweep(pteval_t *start, pteval_t *end)
 	for_each_copy(copy, table) {
 		pteval_t *slot = repl_slot(copy, start);
 
-		if (unlikely(copy->lazy))
+		if (unlikely(copy->sparse))
 			repl_store_held(copy, slot, start, end - start);
 		else
 			repl_store(slot, start, end - start);
@@ -88,7 +88,7 @@ static noinline bool repl_run_start(pteval_t *entry, unsigned int nr)
 	 * interrupt (KFENCE's, which changes the kernel's tables) may have come
 	 * in the middle of a change to a run, and the section is not its own.
 	 */
-	if (!this_cpu_read(pgtable_repl_batch.lazy) || !in_task())
+	if (!this_cpu_read(pgtable_repl_batch.section) || !in_task())
 		return false;
 	batch = this_cpu_ptr(&pgtable_repl_batch);
 	for (i = 0; i < ARRAY_SIZE(batch->run); i++) {
@@ -98,8 +98,8 @@ static noinline bool repl_run_start(pteval_t *entry, unsigned int nr)
 			goto found;
 	}
 	/* The first one of a section is run 0, as <asm/pgtable_repl_loops.h> hopes. */
-	i = !batch->run[0].end ? 0 : !batch->run[1].end ? 1 : batch->turn;
-	batch->turn = !i;
+	i = !batch->run[0].end ? 0 : !batch->run[1].end ? 1 : batch->displace_next;
+	batch->displace_next = !i;
 	run = &batch->run[i];
 found:
 	if (run->end && entry >= run->start && entry + nr <= run->end)
@@ -111,24 +111,24 @@ found:
 }
 
 /**
- * __pgtable_repl_lazy_enter() - a lazy MMU section begins
+ * __pgtable_repl_section_enter() - a lazy MMU section begins
  *
  * Runs belong to the CPU: only where it cannot be lost are there any, which is
  * wherever a table's lock is held, but for PREEMPT_RT.  Sections that change
  * the kernel's own tables may be preemptible; these tables have no copies.
  */
-void __pgtable_repl_lazy_enter(void)
+void __pgtable_repl_section_enter(void)
 {
 	if ((IS_ENABLED(CONFIG_PREEMPT_COUNT) && !preempt_count()) ||
 	    !in_task())
 		return;
-	__this_cpu_write(pgtable_repl_batch.lazy, true);
+	__this_cpu_write(pgtable_repl_batch.section, true);
 }
 
 /**
- * __pgtable_repl_lazy_flush() - bring copies up to date within a section
+ * __pgtable_repl_section_flush() - bring copies up to date within a section
  */
-void __pgtable_repl_lazy_flush(void)
+void __pgtable_repl_section_flush(void)
 {
 	struct pgtable_repl_batch *batch;
 
@@ -141,33 +141,33 @@ void __pgtable_repl_lazy_flush(void)
 }
 
 /**
- * __pgtable_repl_lazy_leave() - a lazy MMU section ends, copies are in step
+ * __pgtable_repl_section_leave() - a lazy MMU section ends, copies are in step
  *
- * Context: as __pgtable_repl_lazy_enter(), the tables' locks still held.
+ * Context: as __pgtable_repl_section_enter(), the tables' locks still held.
  */
-void __pgtable_repl_lazy_leave(void)
+void __pgtable_repl_section_leave(void)
 {
 	if (!in_task())
 		return;
-	__pgtable_repl_lazy_flush();
-	__this_cpu_write(pgtable_repl_batch.lazy, false);
+	__pgtable_repl_section_flush();
+	__this_cpu_write(pgtable_repl_batch.section, false);
 }
 
 /**
- * __pgtable_repl_lazy_switch() - a task leaves the CPU in a lazy MMU section
+ * __pgtable_repl_section_switch() - a task leaves the CPU in a lazy MMU section
  *
  * With no lock held, as might be, there is no run: the task began none yet, or
  * has flushed what it changed.  It goes on without a section.
  *
  * Context: preemption off, in the scheduler.
  */
-void __pgtable_repl_lazy_switch(void)
+void __pgtable_repl_section_switch(void)
 {
 	/* Where preemption is counted, only those who cannot sleep have one. */
 	VM_WARN_ON_ONCE(IS_ENABLED(CONFIG_PREEMPT_COUNT) ||
 			__this_cpu_read(pgtable_repl_batch.run[0].end) ||
 			__this_cpu_read(pgtable_repl_batch.run[1].end));
-	__pgtable_repl_lazy_leave();
+	__pgtable_repl_section_leave();
 }
 
 /*
@@ -216,7 +216,7 @@ pteval_t __repl_slow __pgtable_repl_sync(void *entry, unsigned long nr)
 
 	if (!repl_in_table(entry))
 		return 0;
-	if (nr > 1 || this_cpu_read(pgtable_repl_batch.lazy))
+	if (nr > 1 || this_cpu_read(pgtable_repl_batch.section))
 		return pgtable_repl_call(repl_sync_run, entry, nr);
 	/* What a page fault does. */
 	val = READ_ONCE(*(pteval_t *)entry);
@@ -234,7 +234,7 @@ static __always_inline bool repl_extend(pteval_t *entry)
 	struct pgtable_repl_batch *batch;
 	int i;
 
-	if (!this_cpu_read(pgtable_repl_batch.lazy))
+	if (!this_cpu_read(pgtable_repl_batch.section))
 		return false;
 	batch = this_cpu_ptr(&pgtable_repl_batch);
 	for (i = 0; i < ARRAY_SIZE(batch->run); i++) {
@@ -275,7 +275,7 @@ pteval_t __repl_slow __pgtable_repl_set_ptes(void *entry, pteval_t val,
 {
 	/* One entry, now: what a page fault does. */
 	if (likely(nr == 1 && repl_in_table(entry) &&
-		   !this_cpu_read(pgtable_repl_batch.lazy))) {
+		   !this_cpu_read(pgtable_repl_batch.section))) {
 		WRITE_ONCE(*(pteval_t *)entry, val);
 		repl_store_one(entry, val);
 		return 0;
@@ -404,7 +404,7 @@ pteval_t __repl_slow repl_exchange(void *entry, pteval_t val)
 		pteval_t *slot = repl_slot(copy, entry), found;
 
 		/* A value to be replaced in a moment is not for who has none. */
-		if (val && !(val & _PAGE_PRESENT) && copy->lazy &&
+		if (val && !(val & _PAGE_PRESENT) && copy->sparse &&
 		    repl_none(READ_ONCE(*slot)))
 			continue;
 		/* Nor is it to be forgotten: nobody may see need for a flush. */
@@ -537,7 +537,7 @@ pteval_t __repl_slow repl_wrprotect(void *entry, unsigned long nr)
 		pteval_t *slot = repl_slot(copy, entry);
 		pteval_t old = READ_ONCE(*slot), new;
 
-		if (copy->lazy) {
+		if (copy->sparse) {
 			if (repl_none(old))
 				continue;
 			repl_note(copy, slot, 1, old, false);
@@ -593,7 +593,7 @@ bool __pgtable_repl_clear_young(void *entry)
 		if (!(*slot & _PAGE_ACCESSED))
 			continue;
 		/* Till it is flushed there, a page in use does not get the bit again. */
-		if (copy->lazy)
+		if (copy->sparse)
 			repl_note(copy, slot, 1, *slot, false);
 		young |= repl_copy_clear_young(slot);
 	}
@@ -629,7 +629,7 @@ bool __pgtable_repl_clear_young_pmd(void *entry)
 			if (!repl_is_table(old) || !(old & _PAGE_ACCESSED))
 				break;
 			new = old & ~_PAGE_ACCESSED;
-			if (copy->lazy)
+			if (copy->sparse)
 				new |= REPL_WAS_ACCESSED;
 		} while (!repl_copy_cmpxchg(slot, &old, new));
 		young |= repl_is_table(old) && (old & _PAGE_ACCESSED);

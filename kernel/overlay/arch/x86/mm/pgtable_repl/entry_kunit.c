@@ -275,10 +275,10 @@ static void repl_test_section_ends_where_it_sleeps(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, set_cpus_allowed_ptr(current, cpumask_of(cpu)), 0);
 	arch_enter_lazy_mmu_mode();
 	/* Where preemption is counted it is known that there is no lock. */
-	KUNIT_EXPECT_EQ(test, per_cpu(pgtable_repl_batch.lazy, cpu),
+	KUNIT_EXPECT_EQ(test, per_cpu(pgtable_repl_batch.section, cpu),
 			!IS_ENABLED(CONFIG_PREEMPT_COUNT));
 	schedule_timeout_uninterruptible(1);
-	KUNIT_EXPECT_FALSE(test, per_cpu(pgtable_repl_batch.lazy, cpu));
+	KUNIT_EXPECT_FALSE(test, per_cpu(pgtable_repl_batch.section, cpu));
 	arch_leave_lazy_mmu_mode();
 }
 
@@ -381,7 +381,7 @@ static void repl_test_run_leaves_gaps_alone(struct kunit *test)
 	struct pgtable_copy *copy = repl_test_section(test);
 
 	set_pte(t->ptep + 1, pte_mkold(pte_mkclean(t->ptep[1])));
-	__pgtable_repl_lazy_flush();
+	__pgtable_repl_section_flush();
 	ptep_get_and_clear(t->mm, TEST_ADDR, t->ptep);
 	repl_test_walker(copy, t->ptep + 1, _PAGE_ACCESSED | _PAGE_DIRTY);
 	ptep_get_and_clear(t->mm, TEST_ADDR + 2 * PAGE_SIZE, t->ptep + 2);
@@ -403,7 +403,7 @@ static void repl_test_section_collects_bits(struct kunit *test)
 
 	for (i = 0; i < 3; i++)
 		set_pte(t->ptep + i, clean);
-	__pgtable_repl_lazy_flush();
+	__pgtable_repl_section_flush();
 	for (i = 0; i < 3; i++)
 		repl_test_walker(copy, t->ptep + i, _PAGE_DIRTY);
 	KUNIT_EXPECT_TRUE(test, pte_dirty(ptep_get_and_clear(t->mm, TEST_ADDR,
@@ -429,7 +429,7 @@ static void repl_test_loop_accessors(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, pte_table_has_copies(t->ptep));
 	set_pte(t->ptep + 1, clean);
 	set_pte(t->ptep + 3, clean);
-	__pgtable_repl_lazy_flush();
+	__pgtable_repl_section_flush();
 	repl_test_walker(copy, t->ptep + 1, _PAGE_DIRTY);
 	repl_test_walker(copy, t->ptep + 3, _PAGE_DIRTY);
 	for (i = 0; i < 2; i++) {

@@ -79,7 +79,7 @@ static void repl_idle_clear(struct mm_struct *mm, struct ptdesc *table,
 		ptl = repl_lockptr(mm, table, level);
 		spin_lock(ptl);
 		for_each_copy(copy, table)
-			if (copy->lazy)
+			if (copy->sparse)
 				repl_idle_mark(table, copy, idle);
 		spin_unlock(ptl);
 	}
@@ -104,7 +104,7 @@ static void repl_idle_unlinked(struct repl_idle_hold *hold, struct ptdesc *table
 	domainmask_zero(domains);
 	for_each_copy(copy, child) {
 		hold->left -= REPL_COST_LOOK;
-		if (!copy->lazy)
+		if (!copy->sparse)
 			continue;
 		parent = repl_find(table, copy->domain);
 		if (!parent || repl_none(READ_ONCE(*repl_slot(parent, entry))))
@@ -202,7 +202,7 @@ bool arch_pgtable_repl_idle(struct mm_struct *mm, struct list_head *pages)
 
 	repl->idle_at = 0;
 	/* There may be others than lazy ones by now. */
-	if (!root->pt_repl || !root->pt_repl->lazy)
+	if (!root->pt_repl || !root->pt_repl->sparse)
 		return true;
 	if (!hold.at) {
 		repl_idle_clear(mm, root, repl_root_level(), &idle);

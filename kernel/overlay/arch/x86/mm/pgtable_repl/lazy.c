@@ -147,7 +147,7 @@ static bool repl_fault_step(struct repl_fault *f, struct ptdesc *table,
 		return false;
 	copy = repl_find(table, f->domain);
 	val = READ_ONCE(*entry);
-	if (!copy || !copy->lazy || repl_none(val))
+	if (!copy || !copy->sparse || repl_none(val))
 		goto unlock;
 	/*
 	 * It is to go.  Or vm.pgtable_repl_domains changed meanwhile, which takes all
@@ -278,7 +278,7 @@ static noinline bool repl_fault(struct repl_fault *f)
 	/* Should this task move to another domain now, it will fault again. */
 	f->domain = repl_domain_of(map, raw_smp_processor_id());
 	root = READ_ONCE(repl->roots[f->domain]);
-	table = root && page_pgtable_copy(virt_to_page(root))->lazy ?
+	table = root && page_pgtable_copy(virt_to_page(root))->sparse ?
 		repl_fault_find(f, root, &level) : NULL;
 	rcu_read_unlock();
 	if (!table)
@@ -567,7 +567,7 @@ static bool repl_lazy_link(struct ptdesc *child, enum pg_level level,
 {
 	unsigned int domain = parent->domain;
 
-	if (!repl_own(parent))
+	if (!repl_copy_is_own(parent))
 		return false;
 	return repl_find(child, domain) || !repl_wants_copy(child, level, domain) ||
 	       repl_copy_table(child, level, parent->mm, domain, NULL, true);

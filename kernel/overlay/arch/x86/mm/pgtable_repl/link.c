@@ -28,14 +28,14 @@ static void repl_link(struct ptdesc *table, void *entry, pteval_t val,
 	else
 		smp_mb();	/* who builds sees the entry, or this the policy */
 	/* It comes from elsewhere, with copies that may be linked nowhere now. */
-	if (child->pt_repl && child->pt_repl->lazy)
+	if (child->pt_repl && child->pt_repl->sparse)
 		WRITE_ONCE(child->pt_repl->mm->pgtable_repl->loose, true);
 	for_each_copy(copy, table) {
 		pteval_t *slot = repl_slot(copy, entry);
 		pteval_t old = READ_ONCE(*slot);
-		bool links = !copy->lazy;
+		bool links = !copy->sparse;
 
-		if (copy->lazy && !repl_none(old))
+		if (copy->sparse && !repl_none(old))
 			repl_note(copy, slot, 1, old, old & _PAGE_PRESENT);
 		/* What is outdated gets no more copies. */
 		if (!domainmask_test(copy->domain, &copy->mm->pgtable_repl->stale))
@@ -73,7 +73,7 @@ void __pgtable_repl_set_entry(void *entry, pteval_t val, enum pg_level level)
 	 * may one of the table that is being linked outlive the lock: without a
 	 * copy of this table now, a lazy fault may make some of both.
 	 */
-	pgtable_repl_lazy_flush();
+	pgtable_repl_section_flush();
 	if (!table->pt_repl)
 		return;
 

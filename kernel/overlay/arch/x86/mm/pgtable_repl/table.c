@@ -68,16 +68,16 @@ static void repl_fill(pteval_t *to, const pteval_t *from, enum pg_level level,
  * @copy: the copy, filled
  * @mm: the address space
  * @domain: the domain that will walk it; has no copy of @table yet
- * @lazy: whether it holds only what its domain uses
+ * @sparse: whether it holds only what its domain uses
  */
 void repl_attach(struct ptdesc *table, struct pgtable_copy *copy,
-		 struct mm_struct *mm, unsigned int domain, bool lazy)
+		 struct mm_struct *mm, unsigned int domain, bool sparse)
 {
 	copy->delta = (unsigned long)pgtable_copy_address(copy) -
 		      (unsigned long)ptdesc_address(table);
 	copy->mm = mm;
 	copy->domain = domain;
-	copy->lazy = lazy;
+	copy->sparse = sparse;
 	copy->next = table->pt_repl;
 	/* Lockless readers find a copy that is filled and linked. */
 	smp_store_release(&table->pt_repl, copy);
@@ -107,15 +107,15 @@ void repl_unlink(struct ptdesc *table, struct pgtable_copy **link)
  * @level: the table's level, below the root
  * @mm: the address space
  * @domain: the domain
- * @lazy: its parent's copy is lazy
+ * @sparse: its parent's copy is lazy
  */
 void repl_lack_table(enum pg_level level, struct mm_struct *mm,
-		     unsigned int domain, bool lazy)
+		     unsigned int domain, bool sparse)
 {
 	atomic_long_inc(&mm->pgtable_repl->fallbacks);
 	count_vm_event(PGTABLE_REPL_FALLBACK);
 	trace_pgtable_repl_fallback(mm, domain, level);
-	if (lazy) {
+	if (sparse) {
 		domainmask_set(domain, &mm->pgtable_repl->linked);
 		/* Before a CPU walks the link; see shootdown.c. */
 		smp_mb();
@@ -129,19 +129,19 @@ void repl_lack_table(enum pg_level level, struct mm_struct *mm,
  * @mm: the address space
  * @domain: the domain
  * @page: page to use, on the domain's node; NULL: get one without sleeping
- * @lazy: make it empty, as its parent's copy is lazy
+ * @sparse: make it empty, as its parent's copy is lazy
  *
  * Return: the copy, or NULL when no local memory could be had.  The domain then
- * walks the canonical page: slower, and just as right.  With @lazy it is not to: its
+ * walks the canonical page: slower, and just as right.  With @sparse it is not to: its
  * next fault can wait for memory.
  */
 struct pgtable_copy *repl_copy_table(struct ptdesc *table, enum pg_level level,
 				     struct mm_struct *mm, unsigned int domain,
-				     struct page *page, bool lazy)
+				     struct page *page, bool sparse)
 {
 	struct pgtable_copy *copy;
 
-	if (!page && lazy) {
+	if (!page && sparse) {
 		page = pgtable_repl_try_page(mm_repl_owner(mm), domain);
 		if (!page)
 			return NULL;
@@ -154,13 +154,13 @@ struct pgtable_copy *repl_copy_table(struct ptdesc *table, enum pg_level level,
 		return NULL;
 	}
 	copy = page_pgtable_copy(page);
-	if (lazy)
+	if (sparse)
 		clear_page(pgtable_copy_address(copy));
 	else
 		repl_fill(pgtable_copy_address(copy), ptdesc_address(table), level,
 			  domain);
 	pgtable_repl_account(page, mm, 1);
-	repl_attach(table, copy, mm, domain, lazy);
+	repl_attach(table, copy, mm, domain, sparse);
 	trace_pgtable_repl_copy(mm, domain, level);
 	return copy;
 }

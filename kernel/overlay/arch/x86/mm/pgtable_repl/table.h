@@ -89,7 +89,7 @@ static inline struct ptdesc *repl_table_of(const void *entry)
  *
  * Context: does not migrate, as wherever the lock of a table is held.
  */
-static __always_inline bool repl_own(const struct pgtable_copy *copy)
+static __always_inline bool repl_copy_is_own(const struct pgtable_copy *copy)
 {
 	return current->mm == copy->mm &&
 	       copy->domain == this_domain();
@@ -165,7 +165,7 @@ static __always_inline bool repl_gone(pteval_t old, pteval_t new)
 static __always_inline pteval_t repl_keeps(const struct pgtable_copy *copy,
 					   pteval_t val)
 {
-	return copy->lazy && !(val & _PAGE_PRESENT) ? 0 : val;
+	return copy->sparse && !(val & _PAGE_PRESENT) ? 0 : val;
 }
 
 /*
@@ -177,11 +177,11 @@ static __always_inline bool repl_takes(const struct pgtable_copy *copy,
 {
 	pteval_t old;
 
-	if (!copy->lazy)
+	if (!copy->sparse)
 		return true;
 	old = READ_ONCE(*slot);
 	if (repl_none(old))
-		return repl_own(copy);
+		return repl_copy_is_own(copy);
 	repl_note(copy, slot, 1, old, repl_gone(old, val));
 	return true;
 }
@@ -198,8 +198,8 @@ static __always_inline bool repl_takes(const struct pgtable_copy *copy,
  *	to be below them.  Under arch_pgtable_repl_lock().  NULL: nothing
  * @published: CPUs have loaded these roots.  Under @root_mutex.  NULL: nothing to be done
  *
- * What is asked for each entry is no call, but a bit of the copy (@lazy, which is @sparse
- * of its policy).  An address space has copies of one policy only, though perhaps not of
+ * What is asked for each entry is no call, but a bit of the copy (@sparse, as its policy
+ * says).  An address space has copies of one policy only, though perhaps not of
  * the one that is in force: those of another are outdated, and go before any are made.
  */
 struct repl_policy {
@@ -222,7 +222,7 @@ static inline const struct repl_policy *repl_policy(struct mm_struct *mm)
 static inline const struct repl_policy *
 repl_policy_of(const struct pgtable_copy *copy)
 {
-	return repl_policies[copy->lazy ? PR_PGTABLE_REPL_LAZY : PR_PGTABLE_REPL_EAGER];
+	return repl_policies[copy->sparse ? PR_PGTABLE_REPL_LAZY : PR_PGTABLE_REPL_EAGER];
 }
 
 /* The entry of a copy for a canonical one; itself for a copy just unlinked. */
@@ -268,7 +268,7 @@ static __always_inline void repl_store_one(void *entry, pteval_t val)
 
 	if (!copy)
 		return;
-	if (likely(!copy->lazy)) {
+	if (likely(!copy->sparse)) {
 		do {
 			repl_copy_store(repl_slot(copy, entry), val);
 			copy = copy->next;
@@ -298,7 +298,7 @@ static inline void repl_store(pteval_t *to, const pteval_t *from,
 static inline void repl_store_held(struct pgtable_copy *copy, pteval_t *to,
 				   const pteval_t *from, unsigned int nr)
 {
-	bool own = repl_own(copy), gone = false;
+	bool own = repl_copy_is_own(copy), gone = false;
 	pteval_t held = 0;
 	unsigned int i;
 
@@ -453,11 +453,11 @@ void repl_write(pteval_t *slot, pteval_t val, enum pg_level level);
 pteval_t repl_translate(pteval_t val, unsigned int domain);
 struct pgtable_copy *repl_copy_table(struct ptdesc *table, enum pg_level level,
 				     struct mm_struct *mm, unsigned int domain,
-				     struct page *page, bool lazy);
+				     struct page *page, bool sparse);
 void repl_lack_table(enum pg_level level, struct mm_struct *mm,
-		     unsigned int domain, bool lazy);
+		     unsigned int domain, bool sparse);
 void repl_attach(struct ptdesc *table, struct pgtable_copy *copy,
-		 struct mm_struct *mm, unsigned int domain, bool lazy);
+		 struct mm_struct *mm, unsigned int domain, bool sparse);
 void repl_unlink(struct ptdesc *table, struct pgtable_copy **link);
 pgd_t *repl_new_root(struct mm_struct *mm, unsigned int domain);
 void repl_publish(struct mm_struct *mm, const domainmask_t *domains, bool reload);
