@@ -63,7 +63,6 @@ void pgtable_repl_set_policy(struct pgtable_repl *repl,
 			     const struct pgtable_repl_policy *policy)
 {
 	VM_WARN_ON_ONCE(repl->to_build);
-	repl->idle_at = 0;
 	VM_WARN_ON_ONCE(pgtable_repl_is_lazy(policy) && nodes_empty(policy->nodes));
 	spin_lock(&repl->owner.policy_lock);
 	/* It is over when the last lazy tree is not walked any more: see repl_set_locked(). */
@@ -352,6 +351,7 @@ static void repl_set_rest(struct mm_struct *mm, const struct pgtable_repl_policy
 	/* What has been dropped since the policy came in force has its own time. */
 	nodes = data_race(owner->dropped);
 	nodes_andnot(nodes, *build, nodes);
+	pgtable_repl_free_soon(wait);
 	if (!pgtable_repl_mm_build(owner, &nodes, wait))
 		return;
 	/*
@@ -496,17 +496,19 @@ static void repl_finish(struct mm_struct *mm, struct repl_wait *wait)
 
 	if (!repl || pgtable_repl_dying(&repl->owner))
 		return;
-	/* Where the lock took all too long to get, the last time. */
-	pgtable_repl_add_rest(mm, wait);
-	/* Who outdates some from now on sees to it himself. */
-	if (data_race(domainmask_empty(&repl->stale)))
-		return;
 	pgtable_repl_owner_policy(&repl->owner, &policy);
 	/* What lacks for want of memory has its own time, and a child's its own thread. */
 	build = data_race(repl->owner.rebuild);
 	nodes_and(build, build, policy.nodes);
 	if (READ_ONCE(repl->young))
 		nodes_clear(build);
+	/*
+	 * Who outdates some from now on sees to it himself, as does who builds: unless he
+	 * has noted that the lock took all too long to get.
+	 */
+	if (data_race(domainmask_empty(&repl->stale)) &&
+	    (!READ_ONCE(repl->to_build) || nodes_empty(build)))
+		return;
 	repl_set_rest(mm, &policy, &build, wait);
 }
 

@@ -49,10 +49,13 @@ static bool repl_idle_look(struct pgtable_repl_owner *owner)
 
 static void repl_idle_one(struct pgtable_repl_owner *owner, struct repl_wait *wait)
 {
+	unsigned long begun = jiffies;
+
 	repl_idle_any = true;
 	mutex_lock(&repl_idle_mutex);
 	/* One that is busy is looked at next time; or the rest is, if it has become so. */
-	while (repl_idle_period() && owner->ops->trim(owner, wait)) {
+	while (repl_idle_look(owner) && owner->ops->trim(owner, wait) &&
+	       jiffies - begun < REPL_SETTLE_EACH) {
 		wait->left = REPL_SETTLE_PATIENCE;
 		cond_resched();
 	}

@@ -104,6 +104,7 @@ void pgtable_repl_add_rest(struct mm_struct *mm, struct repl_wait *wait)
 
 	if (!READ_ONCE(repl->to_build))
 		return;
+	pgtable_repl_free_soon(wait);
 	memcg = get_mem_cgroup_from_mm(mm);
 	old_memcg = set_active_memcg(memcg);
 	while (READ_ONCE(repl->to_build) && READ_ONCE(repl->builds) == build) {

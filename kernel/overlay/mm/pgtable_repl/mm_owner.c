@@ -103,6 +103,7 @@ static int repl_mm_build(struct mm_struct *mm, const nodemask_t *nodes,
 int pgtable_repl_mm_build(struct pgtable_repl_owner *owner,
 			  const nodemask_t *nodes, struct repl_wait *wait)
 {
+	/* Asked for nodes that were not, a moment ago, or were to be made all the same. */
 	nodemask_t dropped = data_race(owner->dropped);
 	int err;
 
@@ -126,6 +127,7 @@ int pgtable_repl_mm_build(struct pgtable_repl_owner *owner,
 int pgtable_repl_mm_grow(struct mm_struct *mm, const nodemask_t *nodes,
 			 struct repl_wait *wait)
 {
+	/* As in pgtable_repl_mm_build(). */
 	nodemask_t dropped = data_race(mm_repl_owner(mm)->dropped);
 	int err;
 

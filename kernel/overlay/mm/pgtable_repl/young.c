@@ -170,6 +170,7 @@ static bool repl_young_nodes(struct mm_struct *mm, nodemask_t *nodes)
 	struct pgtable_repl_policy policy;
 
 	pgtable_repl_owner_policy(owner, &policy);
+	/* As it is now. */
 	*nodes = data_race(owner->dropped);
 	nodes_andnot(*nodes, policy.nodes, *nodes);
 	return !nodes_empty(*nodes);

@@ -129,6 +129,7 @@ static void repl_test_insist_leaves_the_rest(struct kunit *test)
 	/* Who comes back goes on. */
 	KUNIT_EXPECT_EQ(test, pgtable_repl_follow(t->mm, &wait), 0);
 	KUNIT_EXPECT_EQ(test, repl->to_build, 0);
+	KUNIT_EXPECT_TRUE(test, nodes_empty(repl->owner.rebuild));
 	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
 }
 
