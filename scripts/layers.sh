@@ -109,7 +109,7 @@ for header in "${headers[@]}"; do
 	include/* | arch/*/include/*) beside=mm ;;
 	*) beside=$(dirname "$header") ;;
 	esac
-	command=$(find "$objects/$beside" -maxdepth 1 -name '.*.o.cmd' ! -name '.built-in*' | LC_ALL=C sort | head -n 1)
+	command=$(find "$objects/$beside" -maxdepth 1 -name '.*.o.cmd' ! -name '.built-in*' | LC_ALL=C sort | sed -n 1p)
 	flags=$(sed -n '1s/^[^=]*:= //p' "$command" | sed 's/ -c -o .*//; s/-Wp,-MMD,[^ ]* //')
 	[ -n "$flags" ] || die "$command has no command"
 	(
