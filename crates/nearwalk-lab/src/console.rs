@@ -29,6 +29,18 @@ pub struct Finding {
     pub text: Vec<String>,
 }
 
+impl Finding {
+    /// What, where and who, in one line: of a log of many machines often the end is all that
+    /// is left.
+    pub fn in_short(&self) -> String {
+        let lines = || self.text.iter().map(|line| without_prefix(line));
+        let starting = |word: &str| lines().skip(1).find(|line| line.starts_with(word));
+        let first = lines().next().into_iter();
+        let more = [starting("RIP: "), starting("CPU: ")].into_iter().flatten();
+        first.chain(more).collect::<Vec<_>>().join("; ")
+    }
+}
+
 /// Lines kept of a report, and reports kept of a run.
 const CONTEXT: usize = 40;
 const MAX_FINDINGS: usize = 100;
@@ -149,7 +161,7 @@ fn warns_in(message: &str, functions: &[&str]) -> bool {
 }
 
 /// Cuts `[   12.345678] ` and, with `printk.caller`, `[  T123] ` off.
-fn without_prefix(line: &str) -> &str {
+pub(crate) fn without_prefix(line: &str) -> &str {
     let mut rest = line.trim_start();
     while let Some(inside) = rest.strip_prefix('[') {
         let Some((tag, after)) = inside.split_once(']') else {
@@ -290,6 +302,30 @@ mod tests {
         let finding = &scanner.findings()[0];
         assert_eq!(finding.line, 1);
         assert_eq!(finding.text.len(), 2);
+    }
+
+    #[test]
+    fn a_finding_in_short_says_what_where_and_who() {
+        let text = [
+            "[   60.1] Oops: stack guard page: 0000 [#1] SMP NOPTI",
+            "[   60.2] CPU: 0 UID: 0 PID: 7 Comm: qemu-system-x86 Not tainted 6.12",
+            "[   60.3] Hardware name: QEMU",
+            "[   60.4] RIP: 0010:smp_call_function_many_cond+0x1a3/0x3d0",
+            "[   60.5] RIP: 0033:0x7ffff7d0",
+        ];
+        let text = text.map(String::from).to_vec();
+        let kind = FindingKind::Panic;
+        let finding = Finding {
+            kind,
+            line: 1,
+            text,
+        };
+        assert_eq!(
+            finding.in_short(),
+            "Oops: stack guard page: 0000 [#1] SMP NOPTI; \
+             RIP: 0010:smp_call_function_many_cond+0x1a3/0x3d0; \
+             CPU: 0 UID: 0 PID: 7 Comm: qemu-system-x86 Not tainted 6.12"
+        );
     }
 
     #[test]

@@ -128,7 +128,7 @@ impl Outcome {
                 "the guest kernel reported: {what}{more} (console line {}):",
                 worst.line
             );
-            for line in worst.text.iter().take(24) {
+            for line in &worst.text {
                 let _ = writeln!(text, "    {line}");
             }
         }
@@ -143,6 +143,9 @@ impl Outcome {
         }
         if let Some(log) = &self.console_log {
             let _ = writeln!(text, "console log: {}", log.display());
+        }
+        if let Some(worst) = self.worst_finding() {
+            let _ = writeln!(text, "in short: {}", worst.in_short());
         }
         text
     }
