@@ -194,6 +194,24 @@ static bool repl_group_refill(struct mm_struct *mm, void *unused,
 	return true;
 }
 
+/*
+ * One at a time: each goes by all others that wait for the same process.  Whoever finds
+ * another one at it leaves this to the worker rather than wait, with who knows how many.
+ */
+static void repl_enforce_written(struct repl_group *group, struct repl_wait *wait)
+{
+	bool kept;
+
+	if (!mutex_trylock(&group->max_mutex)) {
+		repl_group_note(group, 0);
+		return;
+	}
+	kept = repl_enforce_max(group, wait);
+	mutex_unlock(&group->max_mutex);
+	if (!kept)
+		repl_group_note(group, REPL_BUSY_DELAY);
+}
+
 static ssize_t repl_max_write(struct kernfs_open_file *of, char *buf,
 			      size_t nbytes, loff_t off)
 {
@@ -214,8 +232,7 @@ static ssize_t repl_max_write(struct kernfs_open_file *of, char *buf,
 	/* Before ->over is written, also by others: see repl_enforce_max(). */
 	xchg(&group->max, max);
 	repl_write_begin(of, memcg);
-	if (!repl_enforce_max(group, &wait))
-		repl_group_note(group, REPL_BUSY_DELAY);
+	repl_enforce_written(group, &wait);
 	/* Of those that are busy it is repaired. */
 	wait.freed = &freed;
 	repl_subtree_each(memcg, repl_group_refill, NULL, &wait);
@@ -281,6 +298,7 @@ int pgtable_repl_css_online(struct cgroup_subsys_state *css)
 	group->memcg = memcg;
 	group->parent = parent ? repl_group(parent) : NULL;
 	group->max = PAGE_COUNTER_MAX;
+	mutex_init(&group->max_mutex);
 	group->over_since = jiffies;
 	INIT_LIST_HEAD(&group->behind);
 	INIT_LIST_HEAD(&group->wants);

@@ -7,6 +7,7 @@
 #define _MM_PGTABLE_REPL_GROUP_H
 
 #include <linux/memcontrol.h>
+#include <linux/mutex.h>
 #include <linux/pgtable_repl.h>
 #include <linux/xarray.h>
 
@@ -29,6 +30,7 @@ struct repl_group_policy {
  * @policy: what was written to the group; NULL: what holds for @parent
  * @pages: copies charged to the group and to those below
  * @max: limit of @pages
+ * @max_mutex: of who has written @max, while he takes down what is too much
  * @refused: copies not made because of @max
  * @over: @max was lowered, and there are still more
  * @behind: on repl_behind while processes may have to be brought to the policy
@@ -51,6 +53,7 @@ struct repl_group {
 	struct repl_group_policy __rcu *policy;
 	atomic_long_t pages;
 	unsigned long max;
+	struct mutex max_mutex;
 	atomic_long_t refused;
 	bool over;
 	struct list_head behind;

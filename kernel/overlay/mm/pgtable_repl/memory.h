@@ -155,6 +155,7 @@ struct repl_place {
  * @many_payers: these are not all
  * @squeeze: the memory cgroup is short of memory: take the copies down
  * @busy_until: workers leave it alone until then, in jiffies: its lock was taken
+ * @idle_more: a look for idle copies has not come to its end; written by idle.c alone
  * @held: pages that are going to be copies, and count for limits already
  * @node_pages: copies by node, nr_node_ids elements
  * @mems_allowed: nodes of the cpuset of @mm's process, when it was last seen
@@ -173,6 +174,7 @@ struct pgtable_repl_owner {
 	nodemask_t rebuild;
 	bool squeeze;
 	bool many_payers;
+	bool idle_more;
 	nodemask_t dropped;
 	unsigned long dropped_at;
 	long *dropped_pages;
@@ -304,6 +306,9 @@ void pgtable_repl_owner_del(struct pgtable_repl_owner *owner);
 void pgtable_repl_owner_put(struct pgtable_repl_owner *owner);
 void repl_walk_begin(struct repl_walk *walk);
 void repl_walk_end(struct repl_walk *walk);
+bool repl_walk_some(struct repl_walk *walk,
+		    bool (*look)(struct pgtable_repl_owner *owner, void *arg), void *arg,
+		    struct pgtable_repl_owner **found);
 struct pgtable_repl_owner *
 repl_walk_next(struct repl_walk *walk,
 	       bool (*look)(struct pgtable_repl_owner *owner, void *arg), void *arg);

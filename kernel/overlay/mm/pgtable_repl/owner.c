@@ -133,8 +133,47 @@ void repl_walk_end(struct repl_walk *walk)
 	spin_unlock(&repl_list_lock);
 }
 
-/* So many are looked at before the lock is dropped for a moment. */
+/* So many places are passed before the lock is dropped for a moment. */
 #define REPL_WALK_BATCH		64
+
+/**
+ * repl_walk_some() - the next one that is wanted, if it is near
+ * @walk: the walk
+ * @look: says, under a spinlock, whether one is
+ * @arg: is passed on to it
+ * @found: gets the owner, for pgtable_repl_owner_put(), or NULL
+ *
+ * One hold of the list's lock.  Other walks' places count, too: a user may have any number
+ * of these, all behind one owner that they wait for.
+ *
+ * Return: whether there may be more to look at.
+ */
+bool repl_walk_some(struct repl_walk *walk,
+		    bool (*look)(struct pgtable_repl_owner *owner, void *arg), void *arg,
+		    struct pgtable_repl_owner **found)
+{
+	struct repl_place *place = &walk->at;
+	struct pgtable_repl_owner *owner;
+	unsigned int passed = 0;
+	bool more = false;
+
+	*found = NULL;
+	spin_lock(&repl_list_lock);
+	list_for_each_entry_continue(place, &repl_list, list) {
+		if (place->nr > walk->end)
+			break;
+		owner = container_of(place, struct pgtable_repl_owner, place);
+		if (place->nr && look(owner, arg) && repl_owner_get(owner))
+			*found = owner;
+		more = *found || ++passed == REPL_WALK_BATCH;
+		if (more) {
+			list_move(&walk->at.list, &place->list);
+			break;
+		}
+	}
+	spin_unlock(&repl_list_lock);
+	return more;
+}
 
 /**
  * repl_walk_next() - the next one that is wanted
@@ -149,32 +188,11 @@ struct pgtable_repl_owner *
 repl_walk_next(struct repl_walk *walk,
 	       bool (*look)(struct pgtable_repl_owner *owner, void *arg), void *arg)
 {
-	struct pgtable_repl_owner *owner, *found = NULL;
-	struct repl_place *place;
-	unsigned int seen;
+	struct pgtable_repl_owner *found;
 	bool more;
 
 	do {
-		seen = 0;
-		more = false;
-		spin_lock(&repl_list_lock);
-		place = &walk->at;
-		list_for_each_entry_continue(place, &repl_list, list) {
-			if (!place->nr)		/* another walk is here */
-				continue;
-			if (place->nr > walk->end)
-				break;
-			owner = container_of(place, struct pgtable_repl_owner,
-					     place);
-			if (look(owner, arg) && repl_owner_get(owner))
-				found = owner;
-			more = ++seen >= REPL_WALK_BATCH;
-			if (found || more) {
-				list_move(&walk->at.list, &place->list);
-				break;
-			}
-		}
-		spin_unlock(&repl_list_lock);
+		more = repl_walk_some(walk, look, arg, &found);
 		cond_resched();
 	} while (more && !found);
 	return found;

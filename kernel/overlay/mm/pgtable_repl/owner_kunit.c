@@ -190,6 +190,33 @@ static void owner_is_visited_once(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, all, 2 * nr);
 }
 
+static bool look_at_none(struct pgtable_repl_owner *owner, void *arg)
+{
+	return false;
+}
+
+/* Walks that wait, in any number, keep nobody from the list for longer than owners do. */
+static void owner_walks_pass_each_other(struct kunit *test)
+{
+	const unsigned int nr = 300, batch = 64;
+	struct pgtable_repl_owner *found;
+	struct repl_walk *walks, walk;
+	unsigned int i, holds = 0;
+
+	walks = kunit_kcalloc(test, nr, sizeof(*walks), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, walks);
+	for (i = 0; i < nr; i++)
+		repl_walk_begin(&walks[i]);
+	repl_walk_begin(&walk);
+	do
+		holds++;
+	while (repl_walk_some(&walk, look_at_none, NULL, &found));
+	repl_walk_end(&walk);
+	for (i = 0; i < nr; i++)
+		repl_walk_end(&walks[i]);
+	KUNIT_EXPECT_GT(test, holds, nr / batch);
+}
+
 /* What an owner lacks it is asked to build; if it is busy, later. */
 static void owner_is_asked_to_build(struct kunit *test)
 {
@@ -371,6 +398,7 @@ static void owner_exit(struct kunit *test)
 static struct kunit_case owner_cases[] = {
 	KUNIT_CASE(owner_goes_when_it_is_visited),
 	KUNIT_CASE(owner_is_visited_once),
+	KUNIT_CASE(owner_walks_pass_each_other),
 	KUNIT_CASE(owner_is_asked_to_build),
 	KUNIT_CASE(owner_builds_when_others_have_theirs),
 	KUNIT_CASE(owner_rebuilds_node_by_node),
