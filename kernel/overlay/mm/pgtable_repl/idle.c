@@ -20,7 +20,9 @@ static int repl_idle_max = 24 * 60 * 60;
 
 static void repl_idle(struct work_struct *work);
 static DECLARE_DELAYED_WORK(repl_idle_work, repl_idle);
-static bool repl_idle_any;	/* of the look under way */
+static bool repl_idle_any;	/* in the last look at all */
+static bool repl_idle_more;	/* of those that were looked at now */
+static unsigned long repl_idle_due = INITIAL_JIFFIES;	/* when all are looked at next */
 static DEFINE_MUTEX(repl_idle_mutex);	/* while one address space is looked at */
 
 static unsigned long repl_idle_period(void)
@@ -47,33 +49,75 @@ static bool repl_idle_look(struct pgtable_repl_owner *owner)
 	return repl_idle_period() && READ_ONCE(owner->policy.mode) == PR_PGTABLE_REPL_LAZY;
 }
 
+/* Those whose last look did not come to its end go on. */
+static bool repl_idle_look_on(struct pgtable_repl_owner *owner)
+{
+	return READ_ONCE(owner->idle_more) && repl_idle_look(owner);
+}
+
 static void repl_idle_one(struct pgtable_repl_owner *owner, struct repl_wait *wait)
 {
-	unsigned long begun = jiffies;
+	unsigned long begun = jiffies, left = wait->left;
+	unsigned long most = min(left, REPL_SETTLE_PATIENCE);
+	bool more = false;
 
 	repl_idle_any = true;
 	mutex_lock(&repl_idle_mutex);
-	/* One that is busy is looked at next time; or the rest is, if it has become so. */
-	while (repl_idle_look(owner) && owner->ops->trim(owner, wait) &&
-	       jiffies - begun < REPL_SETTLE_EACH) {
-		wait->left = REPL_SETTLE_PATIENCE;
+	wait->busy = false;
+	wait->left = most;
+	if (repl_idle_look(owner))
+		more = owner->ops->trim(owner, wait);
+	/* One whose lock is not to be had for that long is looked at next time. */
+	left -= most - min(most, wait->left);
+	while (more && !wait->busy && jiffies - begun < REPL_SETTLE_EACH) {
 		cond_resched();
+		wait->left = REPL_SETTLE_PATIENCE;
+		more = repl_idle_look(owner) && owner->ops->trim(owner, wait);
 	}
-	wait->left = 0;
+	wait->left = left;
+	WRITE_ONCE(owner->idle_more, more);
+	repl_idle_more |= more;
 	mutex_unlock(&repl_idle_mutex);
+}
+
+/**
+ * pgtable_repl_idle_look() - one look for copies that are used no more
+ * @all: at all owners, rather than at those whose last look was too long to be ended
+ *
+ * Context: one at a time: the worker; or a test.
+ * Return: after how many jiffies to come back; 0: when one becomes lazy.
+ */
+unsigned long pgtable_repl_idle_look(bool all)
+{
+	struct repl_wait wait = REPL_WAIT_USER;
+	unsigned long period, now;
+
+	if (all)
+		repl_idle_any = false;
+	repl_idle_more = false;
+	pgtable_repl_for_each(all ? repl_idle_look : repl_idle_look_on, repl_idle_one,
+			      &wait);
+	period = repl_idle_period();
+	if (!period || !repl_idle_any)
+		return 0;
+	now = jiffies;
+	if (all)
+		WRITE_ONCE(repl_idle_due, now + period);
+	/* What is lost to its domain costs memory and interrupts until it goes. */
+	if (repl_idle_more)
+		return min(period, REPL_BUSY_DELAY);
+	return max((long)(READ_ONCE(repl_idle_due) - now), 1L);
 }
 
 static void repl_idle(struct work_struct *work)
 {
-	struct repl_wait wait = REPL_WAIT_NONE;
+	unsigned long delay;
 
 	if (!repl_idle_period())
 		return;
-	repl_idle_any = false;
-	pgtable_repl_for_each(repl_idle_look, repl_idle_one, &wait);
-	/* Otherwise the next one that becomes lazy starts it. */
-	if (repl_idle_any)
-		pgtable_repl_watch_idle();
+	delay = pgtable_repl_idle_look(!time_before(jiffies, READ_ONCE(repl_idle_due)));
+	if (delay)
+		mod_delayed_work(system_unbound_wq, &repl_idle_work, delay);
 }
 
 /*
@@ -106,6 +150,7 @@ int pgtable_repl_idle_handler(const struct ctl_table *table, int write,
 	err = proc_dointvec_minmax(&t, write, buffer, lenp, ppos);
 	if (!err && write) {
 		WRITE_ONCE(repl_idle_seconds, seconds);
+		WRITE_ONCE(repl_idle_due, jiffies + repl_idle_period());
 		if (seconds)
 			mod_delayed_work(system_unbound_wq, &repl_idle_work,
 					 repl_idle_period());

@@ -36,7 +36,8 @@ struct ctl_table;
  *	before any are made; bit by bit
  * @loose: a table was moved, to where lazy copies of it may be linked nowhere;
  *	set under its lock
- * @idle_at: where a look for idle copies goes on to drop them; 0: with a new look
+ * @idle_at: where a look for idle copies goes on to drop them; 0: with a new look;
+ *	read without the lock, as a hint
  * @insisted: when its lock was last queued up for in vain (wait.c), in jiffies; 0:
  *	never
  * @holds: copies, and one while its policy is not off: at 0 the gates may close
@@ -192,6 +193,7 @@ int pgtable_repl_domains_handler(const struct ctl_table *table, int write,
 
 /* idle.c */
 void pgtable_repl_watch_idle(void);
+unsigned long pgtable_repl_idle_look(bool all);
 int pgtable_repl_idle_handler(const struct ctl_table *table, int write,
 			      void *buffer, size_t *lenp, loff_t *ppos);
 

@@ -200,7 +200,10 @@ bool arch_pgtable_repl_idle(struct mm_struct *mm, struct list_head *pages)
 	struct repl_idle idle = { };
 	bool drop;
 
-	repl->idle_at = 0;
+	/* What is outdated goes by other means, whoever walks it no more. */
+	if (data_race(!domainmask_empty(&repl->stale)))
+		return true;
+	WRITE_ONCE(repl->idle_at, 0);
 	/* There may be others than lazy ones by now. */
 	if (!root->pt_repl || !root->pt_repl->sparse)
 		return true;
@@ -216,6 +219,6 @@ bool arch_pgtable_repl_idle(struct mm_struct *mm, struct list_head *pages)
 	}
 	if (repl_idle_drop(&hold, root, repl_root_level(), 0))
 		return true;
-	repl->idle_at = hold.at;
+	WRITE_ONCE(repl->idle_at, hold.at);
 	return false;
 }

@@ -131,6 +131,58 @@ static void repl_test_idle_in_holds(struct kunit *test)
 	repl_test_empty(t);
 }
 
+/* A look that is cut short goes on soon, and only where it was. */
+static void repl_test_idle_goes_on(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct pgtable_repl *repl;
+	LIST_HEAD(pages);
+
+	repl_test_lazy(test, 0);
+	repl_test_used(test);
+	repl = t->mm->pgtable_repl;
+	arch_pgtable_repl_lock(t->mm);
+	while (!arch_pgtable_repl_idle(t->mm, &pages))
+		;
+	repl_hold_cost = 1;
+	KUNIT_EXPECT_FALSE(test, arch_pgtable_repl_idle(t->mm, &pages));
+	repl_hold_cost = REPL_COST_HOLD;
+	KUNIT_EXPECT_NE(test, repl->idle_at, 0);
+	/* Somebody has the lock. */
+	KUNIT_EXPECT_LE(test, pgtable_repl_idle_look(true), REPL_BUSY_DELAY);
+	KUNIT_EXPECT_TRUE(test, repl->owner.idle_more);
+	arch_pgtable_repl_unlock(t->mm);
+	pgtable_repl_idle_look(false);
+	KUNIT_EXPECT_FALSE(test, repl->owner.idle_more);
+	KUNIT_EXPECT_EQ(test, repl->idle_at, 0);
+	KUNIT_EXPECT_NULL(test, virt_to_ptdesc(t->ptep)->pt_repl);
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+	pgtable_repl_free(&pages, NULL);
+	repl_test_empty(t);
+}
+
+/* What is outdated is left to those who take it down, from the top. */
+static void repl_test_idle_leaves_what_is_outdated(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	unsigned int looks;
+	LIST_HEAD(pages);
+
+	repl_test_lazy(test, 0);
+	repl_test_used(test);
+	arch_pgtable_repl_lock(t->mm);
+	pgtable_repl_outdate(t->mm, NULL);
+	for (looks = 0; looks < 3; looks++)
+		KUNIT_EXPECT_TRUE(test, arch_pgtable_repl_idle(t->mm, &pages));
+	KUNIT_EXPECT_TRUE(test, list_empty(&pages));
+	KUNIT_EXPECT_NOT_NULL(test, virt_to_ptdesc(t->ptep)->pt_repl);
+	KUNIT_EXPECT_TRUE(test, pgtable_repl_settle(t->mm, &pages));
+	arch_pgtable_repl_unlock(t->mm);
+	pgtable_repl_free(&pages, NULL);
+	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
+	repl_test_empty(t);
+}
+
 /* --- walks --- */
 
 #define TEST_WALKED	150
@@ -537,6 +589,8 @@ static void repl_test_leaves_all_asids(struct kunit *test)
 static struct kunit_case repl_test_work_cases[] = {
 	KUNIT_CASE(repl_test_mglru_leaves_idle_its_bits),
 	KUNIT_CASE(repl_test_idle_in_holds),
+	KUNIT_CASE(repl_test_idle_goes_on),
+	KUNIT_CASE(repl_test_idle_leaves_what_is_outdated),
 	KUNIT_CASE(repl_test_walk_passes_each_once),
 	KUNIT_CASE_SLOW(repl_test_repairs_pause),
 	KUNIT_CASE(repl_test_roots_outlive_the_list),
