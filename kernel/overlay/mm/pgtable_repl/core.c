@@ -425,8 +425,11 @@ static int repl_set(struct mm_struct *mm,
 		return err;
 	}
 	pgtable_repl_free(&pages, wait);
-	if (!settled)
+	if (!settled) {
+		/* Asked for: they wait no more. */
+		WRITE_ONCE(mm->pgtable_repl->young, false);
 		repl_set_rest(mm, policy, &policy->nodes, wait);
+	}
 	pgtable_repl_add_rest(mm, wait);
 	if (lazy)
 		pgtable_repl_watch_idle();

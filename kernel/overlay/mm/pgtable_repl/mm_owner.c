@@ -110,7 +110,10 @@ int pgtable_repl_mm_build(struct pgtable_repl_owner *owner,
 	err = pgtable_repl_lock_settled(owner->mm, wait, false);
 	if (err)
 		return err;
-	if (pgtable_repl_worth_building(owner, nodes))
+	if (READ_ONCE(owner->mm->pgtable_repl->young))
+		/* It makes them itself, when it has lived for a while: see young.c. */
+		pgtable_repl_building(owner, nodes);
+	else if (pgtable_repl_worth_building(owner, nodes))
 		return repl_mm_build(owner->mm, nodes, &dropped, wait);
 	arch_pgtable_repl_unlock(owner->mm);
 	return 0;

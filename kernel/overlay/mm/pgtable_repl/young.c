@@ -184,9 +184,10 @@ static void repl_young_leave(struct mm_struct *mm)
 	/* Who held its lock, for which it was tried in vain, may have made them. */
 	if (!READ_ONCE(mm->pgtable_repl->young))
 		return;
+	/* First: of one that waits nothing is made up for. */
+	WRITE_ONCE(mm->pgtable_repl->young, false);
 	if (repl_young_nodes(mm, &nodes))
 		pgtable_repl_rebuild(mm_repl_owner(mm), &nodes);
-	WRITE_ONCE(mm->pgtable_repl->young, false);
 }
 
 static void repl_young_again(struct mm_struct *mm)

@@ -233,9 +233,15 @@ void arch_pgtable_repl_withdraw(struct mm_struct *mm, const domainmask_t *domain
 void arch_pgtable_repl_del(struct mm_struct *mm, const domainmask_t *domains,
 			   struct list_head *pages)
 {
+	struct pgtable_repl *repl = mm->pgtable_repl;
+	unsigned int domain;
+
 	arch_pgtable_repl_withdraw(mm, domains);
 	repl_del_below(mm, virt_to_ptdesc(mm->pgd), repl_root_level(), domains,
 		       pages);
+	/* A fault that found a copy which had yet to go may have linked something since. */
+	for_each_domain_in(domain, domains)
+		domainmask_clear(domain, &repl->linked);
 }
 
 struct repl_del {

@@ -300,6 +300,60 @@ static void repl_test_outdated_is_dropped(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, repl_test_set(t, &NODE_MASK_NONE), 0);
 }
 
+static void repl_test_link_elsewhere(void *arg, struct mm_struct *mm, unsigned int domain)
+{
+	if (mm == arg)
+		domainmask_set(domain, &mm->pgtable_repl->linked);
+}
+
+/* A fault links a table of another node, in a copy that has yet to go. */
+static void repl_test_dropped_is_linked_nowhere(struct kunit *test)
+{
+	struct pgtable_repl_owner *owner;
+	struct repl_test *t = test->priv;
+	LIST_HEAD(pages);
+
+	repl_test_lazy(test, 0);
+	repl_test_used(test);
+	owner = mm_repl_owner(t->mm);
+	if (register_trace_pgtable_repl_free(repl_test_link_elsewhere, t->mm))
+		kunit_skip(test, "needs CONFIG_TRACEPOINTS");
+	KUNIT_EXPECT_EQ(test, owner->ops->drop(owner, &NODE_MASK_ALL, &pages, NULL), 0);
+	unregister_trace_pgtable_repl_free(repl_test_link_elsewhere, t->mm);
+	tracepoint_synchronize_unregister();
+	KUNIT_EXPECT_TRUE(test, domainmask_empty(&t->mm->pgtable_repl->linked));
+	pgtable_repl_free(&pages, NULL);
+	repl_test_empty(t);
+}
+
+/* A child waits till it has lived for a while, whoever makes up for what is lacking. */
+static void repl_test_young_waits(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct pgtable_repl_owner *owner;
+	struct pgtable_repl *repl;
+	nodemask_t nodes;
+
+	repl_test_replicated(test);
+	repl = t->mm->pgtable_repl;
+	owner = &repl->owner;
+	nodes = owner->policy.nodes;
+	/* As if domains had changed before it has any trees. */
+	WRITE_ONCE(repl->young, true);
+	arch_pgtable_repl_lock(t->mm);
+	pgtable_repl_outdate(t->mm, NULL);
+	arch_pgtable_repl_unlock(t->mm);
+	pgtable_repl_rebuild(owner, &nodes);
+	KUNIT_EXPECT_EQ(test, owner->ops->build(owner, &nodes, NULL), 0);
+	KUNIT_EXPECT_TRUE(test, READ_ONCE(repl->young));
+	KUNIT_EXPECT_TRUE(test, nodes_empty(owner->lacking));
+	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_mm_grow(t->mm, &nodes, NULL), 0);
+	KUNIT_EXPECT_FALSE(test, READ_ONCE(repl->young));
+	KUNIT_EXPECT_NOT_NULL(test, virt_to_ptdesc(t->ptep)->pt_repl);
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+}
+
 /* Between two holds of who replaces whole trees by lazy ones somebody asks otherwise. */
 static void repl_test_outdated_and_off(struct kunit *test)
 {
@@ -386,6 +440,8 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE_SLOW(repl_test_policy_before_the_rest),
 	KUNIT_CASE(repl_test_rest_of_who_comes_back),
 	KUNIT_CASE(repl_test_outdated_is_dropped),
+	KUNIT_CASE(repl_test_dropped_is_linked_nowhere),
+	KUNIT_CASE(repl_test_young_waits),
 	KUNIT_CASE(repl_test_outdated_and_off),
 	KUNIT_CASE_SLOW(repl_test_rest_is_taken_down),
 	KUNIT_CASE(repl_test_rest_is_dropped),
