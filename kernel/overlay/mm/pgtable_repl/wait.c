@@ -127,6 +127,17 @@ static int repl_lock_within(struct mm_struct *mm, struct repl_wait *wait)
 	return err;
 }
 
+/* Whether somebody waits for the lock, which the caller has. */
+static bool repl_is_wanted(struct mm_struct *mm)
+{
+#ifdef CONFIG_PREEMPT_RT
+	/* There, what is locked for writing is said to be contended. */
+	return data_race(!RB_EMPTY_ROOT(&mm->mmap_lock.rwbase.rtmutex.waiters.rb_root));
+#else
+	return mmap_lock_is_contended(mm);
+#endif
+}
+
 /**
  * pgtable_repl_unlock_for_others() - unlock, and have others get the lock first
  * @mm: the address space
@@ -138,7 +149,7 @@ static int repl_lock_within(struct mm_struct *mm, struct repl_wait *wait)
  */
 bool pgtable_repl_unlock_for_others(struct mm_struct *mm)
 {
-	bool contended = mmap_lock_is_contended(mm);
+	bool contended = repl_is_wanted(mm);
 
 	arch_pgtable_repl_unlock(mm);
 	if (contended)
