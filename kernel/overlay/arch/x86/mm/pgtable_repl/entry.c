@@ -199,32 +199,6 @@ pteval_t __repl_slow repl_store_lazy(void *entry, pteval_t val)
 	return 0;
 }
 
-/**
- * __pgtable_repl_sync() - bring a run of leaf entries of all copies up to date
- * @entry: first canonical entry, already written
- * @nr: number of entries, not beyond the end of the table
- *
- * One sequential pass over each copy, at the end of the lazy MMU section if
- * this is one.  hugetlb uses it on PMD and PUD tables, too, whose leaf entries
- * are copied the same way.
- *
- * Return: 0.
- */
-pteval_t __repl_slow __pgtable_repl_sync(void *entry, unsigned long nr)
-{
-	pteval_t val;
-
-	if (!repl_in_table(entry))
-		return 0;
-	if (nr > 1 || this_cpu_read(pgtable_repl_batch.section))
-		return pgtable_repl_call(repl_sync_run, entry, nr);
-	/* What a page fault does. */
-	val = READ_ONCE(*(pteval_t *)entry);
-	repl_store_one(entry, val);
-	return 0;
-}
-EXPORT_SYMBOL_GPL(__pgtable_repl_sync);
-
 /*
  * Extend a run by one entry, or find that it is the last one there already, as
  * when an entry is cleared and then set.
@@ -249,6 +223,34 @@ static __always_inline bool repl_extend(pteval_t *entry)
 	}
 	return false;
 }
+
+/**
+ * __pgtable_repl_sync() - bring a run of leaf entries of all copies up to date
+ * @entry: first canonical entry, already written
+ * @nr: number of entries, not beyond the end of the table
+ *
+ * One sequential pass over each copy, at the end of the lazy MMU section if
+ * this is one.  hugetlb uses it on PMD and PUD tables, too, whose leaf entries
+ * are copied the same way.
+ *
+ * Return: 0.
+ */
+pteval_t __repl_slow __pgtable_repl_sync(void *entry, unsigned long nr)
+{
+	pteval_t val;
+
+	if (!repl_in_table(entry))
+		return 0;
+	if (nr == 1 && repl_extend(entry))
+		return 0;
+	if (nr > 1 || this_cpu_read(pgtable_repl_batch.section))
+		return pgtable_repl_call(repl_sync_run, entry, nr);
+	/* What a page fault does. */
+	val = READ_ONCE(*(pteval_t *)entry);
+	repl_store_one(entry, val);
+	return 0;
+}
+EXPORT_SYMBOL_GPL(__pgtable_repl_sync);
 
 /* What __pgtable_repl_set_ptes() has no fast way for. */
 pteval_t __repl_slow repl_set_run(void *entry, pteval_t val, unsigned long nr)
@@ -589,12 +591,13 @@ bool __pgtable_repl_clear_young(void *entry)
 		return false;
 	for_each_copy(copy, table) {
 		pteval_t *slot = repl_slot(copy, entry);
+		pteval_t old = READ_ONCE(*slot);
 
-		if (!(*slot & _PAGE_ACCESSED))
+		if (!(old & _PAGE_ACCESSED))
 			continue;
 		/* Till it is flushed there, a page in use does not get the bit again. */
 		if (copy->sparse)
-			repl_note(copy, slot, 1, *slot, false);
+			repl_note(copy, slot, 1, old, false);
 		young |= repl_copy_clear_young(slot);
 	}
 	return young;

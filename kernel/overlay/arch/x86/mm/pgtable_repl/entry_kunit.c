@@ -2,6 +2,8 @@
 /*
  * Page-table replication: KUnit tests: what accessors do to copies, and runs.
  */
+#include <linux/swap.h>
+#include <linux/swapops.h>
 #include "kunit.h"
 
 static void repl_test_links_every_level(struct kunit *test)
@@ -248,6 +250,30 @@ static void repl_test_run_grows_by_what_is_set(struct kunit *test)
 	repl_test_empty(t);
 }
 
+/* Nor is there a sweep for each that is cleared, as munmap() does where much is swapped out. */
+static void repl_test_run_grows_by_what_is_cleared(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct pgtable_copy *copy = repl_test_section(test);
+	unsigned int i;
+
+	for (i = 4; i < 8; i++)
+		ptep_get_and_clear(t->mm, TEST_ADDR + i * PAGE_SIZE, t->ptep + i);
+	for (i = 4; i < 8; i++)
+		set_pte_at(t->mm, TEST_ADDR + i * PAGE_SIZE, t->ptep + i,
+			   make_pte_marker(PTE_MARKER_UFFD_WP));
+	arch_flush_lazy_mmu_mode();
+	for (i = 4; i < 8; i++)
+		pte_clear(t->mm, TEST_ADDR + i * PAGE_SIZE, t->ptep + i);
+	KUNIT_EXPECT_NE(test, *repl_slot(copy, t->ptep + 4), 0);
+	repl_test_section_end(t);
+	for_each_copy(copy, virt_to_ptdesc(t->ptep))
+		for (i = 4; i < 8; i++)
+			KUNIT_EXPECT_EQ(test, *repl_slot(copy, t->ptep + i), 0);
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+	repl_test_empty(t);
+}
+
 static void repl_test_flush_comes_after_the_sweep(struct kunit *test)
 {
 	struct repl_test *t = test->priv;
@@ -487,6 +513,7 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_table_is_young),
 	KUNIT_CASE(repl_test_run_is_swept_at_the_end),
 	KUNIT_CASE(repl_test_run_grows_by_what_is_set),
+	KUNIT_CASE(repl_test_run_grows_by_what_is_cleared),
 	KUNIT_CASE(repl_test_flush_comes_after_the_sweep),
 	KUNIT_CASE(repl_test_section_ends_where_it_sleeps),
 	KUNIT_CASE(repl_test_run_ends_where_a_table_is_linked),
