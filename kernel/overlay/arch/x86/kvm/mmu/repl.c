@@ -230,7 +230,9 @@ static void kvm_repl_work(struct work_struct *work)
 {
 	struct kvm_repl *repl = container_of(work, struct kvm_repl, work);
 
-	mutex_lock(&repl->lock);
+	/* Who has it for long is a reader; each vCPU that is loaded asks again. */
+	if (!mutex_trylock(&repl->lock))
+		return;
 	kvm_repl_renew(repl);
 	mutex_unlock(&repl->lock);
 }
@@ -307,6 +309,8 @@ int kvm_repl_set(struct kvm *kvm, bool lazy, const nodemask_t *nodes)
 		atomic_long_inc(&repl->refused);
 	if (!err && lazy)
 		kvm_repl_idle_start(repl);
+	else if (!err)
+		kvm_repl_idle_last(repl);
 	return err;
 }
 

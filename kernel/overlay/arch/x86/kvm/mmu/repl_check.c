@@ -7,6 +7,7 @@
  * before the host's entry became writable leaves less), and in dirty bits.
  */
 #include <linux/sched.h>
+#include <linux/sched/signal.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>
 
@@ -16,8 +17,10 @@
 #include "tdp_mmu.h"
 
 #define KVM_REPL_CHECK_SHOWN	16
-/* So many tables are compared before others get mmu_lock. */
+/* So many tables and pairs of tables are looked at before others get mmu_lock. */
 #define KVM_REPL_CHECK_BATCH	16
+/* How often all is walked if tables come and go meanwhile. */
+#define KVM_REPL_CHECK_TRIES	3
 
 /**
  * struct kvm_repl_check - what was found
@@ -134,6 +137,7 @@ static bool kvm_repl_check_some(struct kvm_repl_check *check, struct kvm_repl_cu
 
 	write_lock(&kvm->mmu_lock);
 	rcu_read_lock();
+	/* A table is compared with those of all trees in one go. */
 	for (nr = 0; nr < KVM_REPL_CHECK_BATCH; nr++) {
 		sp = kvm_repl_next_table(cursor);
 		if (!sp)
@@ -149,6 +153,7 @@ static bool kvm_repl_check_some(struct kvm_repl_check *check, struct kvm_repl_cu
 			same = kvm_repl_find_table(other, cursor->gfn, cursor->level);
 			if (same)
 				kvm_repl_compare(check, sp, same);
+			nr++;
 		}
 	}
 	rcu_read_unlock();
@@ -157,7 +162,8 @@ static bool kvm_repl_check_some(struct kvm_repl_check *check, struct kvm_repl_cu
 	return sp;
 }
 
-static void kvm_repl_check_all(struct kvm_repl_check *check)
+/* How many tables were not reached, or reached twice; -EINTR for who is being killed. */
+static int kvm_repl_check_once(struct kvm_repl_check *check, long *missed)
 {
 	struct kvm *kvm = check->kvm;
 	long counted = atomic64_read(&kvm->arch.tdp_mmu_pages);
@@ -173,14 +179,43 @@ static void kvm_repl_check_all(struct kvm_repl_check *check)
 		else
 			going = true;
 		kvm_repl_walk(&cursor, root);
-		while (kvm_repl_check_some(check, &cursor))
-			;
+		while (kvm_repl_check_some(check, &cursor)) {
+			if (!fatal_signal_pending(current))
+				continue;
+			kvm_repl_put_root(kvm, root);
+			return -EINTR;
+		}
 	}
 	/* If nothing came or went, all tables were reached; roots are not counted. */
-	if (!going && roots == kvm_repl_roots(kvm) && counted != check->inner &&
+	*missed = 0;
+	if (!going && roots == kvm_repl_roots(kvm) &&
 	    counted == atomic64_read(&kvm->arch.tdp_mmu_pages) &&
 	    seq == READ_ONCE(kvm->mmu_invalidate_seq))
-		kvm_repl_violation(check, "tables %lu counted %ld", check->inner, counted);
+		*missed = counted - (long)check->inner;
+	return 0;
+}
+
+static int kvm_repl_check_all(struct kvm_repl_check *check)
+{
+	struct kvm *kvm = check->kvm;
+	long missed, before = 0;
+	unsigned int tries;
+	int err;
+
+	for (tries = 0; tries < KVM_REPL_CHECK_TRIES; tries++) {
+		memset(check, 0, sizeof(*check));
+		check->kvm = kvm;
+		err = kvm_repl_check_once(check, &missed);
+		if (err || !missed)
+			return err;
+		/* One table that came and one that went look the same, but not each time. */
+		if (tries && missed != before)
+			return 0;
+		before = missed;
+	}
+	kvm_repl_violation(check, "tables %lu counted %ld", check->inner,
+			   (long)check->inner + missed);
+	return 0;
 }
 
 static int kvm_repl_check_show(struct seq_file *m, void *v)
@@ -189,6 +224,7 @@ static int kvm_repl_check_show(struct seq_file *m, void *v)
 	struct kvm_repl *repl = kvm_repl_of(kvm);
 	struct kvm_repl_check *check;
 	unsigned int i;
+	int err;
 
 	check = kvzalloc(sizeof(*check), GFP_KERNEL);
 	if (!check)
@@ -199,9 +235,13 @@ static int kvm_repl_check_show(struct seq_file *m, void *v)
 		kvfree(check);
 		return -EINTR;
 	}
-	kvm_repl_check_all(check);
+	err = kvm_repl_check_all(check);
 	if (repl)
 		mutex_unlock(&repl->lock);
+	if (err) {
+		kvfree(check);
+		return err;
+	}
 	seq_printf(m, "violations %lu\ntrees %lu\ntables %lu\nleaves %lu\nmisplaced %lu\n",
 		   check->violations, check->trees, check->tables, check->leaves,
 		   check->misplaced);

@@ -111,6 +111,19 @@ static bool kvm_repl_idle_any(struct kvm_repl *repl, const unsigned long *used)
 	return any || (other && !test_bit(fallback, used));
 }
 
+/*
+ * A vCPU that had chosen its tree as the mode became off, and had yet to load it, has left
+ * a root that no vCPU comes back to.
+ */
+static void kvm_repl_drop_strays(struct kvm_repl *repl)
+{
+	DECLARE_BITMAP(keep, KVM_REPL_KEYS) = { 0 };
+
+	__set_bit(repl->map.fallback, keep);
+	if (kvm_repl_idle_any(repl, keep))
+		kvm_repl_drop(repl, keep);
+}
+
 /**
  * kvm_repl_drop_idle() - drop trees that were not in use for some time
  * @repl: of which virtual machine
@@ -131,8 +144,12 @@ int kvm_repl_drop_idle(struct kvm_repl *repl, unsigned long age)
 	int err = -ENOMEM;
 
 	lockdep_assert_held(&repl->lock);
-	if (!repl->map.lazy || kvm_repl_outdated(repl))
+	if (kvm_repl_outdated(repl))
 		return 0;
+	if (!repl->map.lazy) {
+		kvm_repl_drop_strays(repl);
+		return 0;
+	}
 	kvm_repl_used(repl, age, keep);
 	if (!kvm_repl_idle_any(repl, keep))
 		return 0;
@@ -182,6 +199,20 @@ void kvm_repl_idle_start(struct kvm_repl *repl)
 }
 
 /**
+ * kvm_repl_idle_last() - look once more, for what is there though the mode is off
+ * @repl: of which virtual machine
+ *
+ * Context: as above.
+ */
+void kvm_repl_idle_last(struct kvm_repl *repl)
+{
+	unsigned long period = kvm_repl_idle_period();
+
+	if (period)
+		mod_delayed_work(system_unbound_wq, &repl->idle, period / KVM_REPL_LOOKS);
+}
+
+/**
  * kvm_repl_idle_work() - a look
  * @work: of a virtual machine's struct kvm_repl
  *
@@ -195,7 +226,11 @@ void kvm_repl_idle_work(struct work_struct *work)
 
 	if (!period)
 		return;
-	mutex_lock(&repl->lock);
+	/* Who checks all trees has it for long. */
+	if (!mutex_trylock(&repl->lock)) {
+		queue_delayed_work(system_unbound_wq, &repl->idle, HZ);
+		return;
+	}
 	/* While no vCPU runs, nobody else looks whether these are the host's domains. */
 	if (kvm_repl_outdated(repl))
 		queue_work(system_unbound_wq, &repl->work);

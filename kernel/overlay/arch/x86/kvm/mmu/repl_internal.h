@@ -154,6 +154,7 @@ void kvm_repl_drop(struct kvm_repl *repl, const unsigned long *keep);
 /* repl_idle.c */
 int kvm_repl_drop_idle(struct kvm_repl *repl, unsigned long age);
 void kvm_repl_idle_start(struct kvm_repl *repl);
+void kvm_repl_idle_last(struct kvm_repl *repl);
 void kvm_repl_idle_work(struct work_struct *work);
 
 /* repl_check.c */

@@ -23,7 +23,13 @@
  * that is full has nobody killed for it: a charge that may not block just fails.
  */
 #define KVM_REPL_GFP	((GFP_KERNEL_ACCOUNT & ~__GFP_RECLAIM) |	\
-			 __GFP_THISNODE | __GFP_NOWARN)
+			 __GFP_THISNODE | __GFP_NOMEMALLOC | __GFP_NOWARN)
+
+/* Not one whose memory is all movable, or has been taken away since. */
+static bool kvm_repl_pool_node(int nid)
+{
+	return nid != NUMA_NO_NODE && node_state(nid, N_NORMAL_MEMORY);
+}
 
 /* Which tree a table is for that is made on behalf of @vcpu. */
 static unsigned int kvm_repl_table_key(struct kvm_vcpu *vcpu)
@@ -43,7 +49,7 @@ void __kvm_repl_topup(struct kvm_vcpu *vcpu)
 
 	/* Who prefaults is not in KVM_RUN, and uses the tree all the same. */
 	kvm_repl_stamp(repl, key);
-	if (nid == NUMA_NO_NODE)
+	if (!kvm_repl_pool_node(nid))
 		return;
 	pool = repl->pools[nid];
 	if (READ_ONCE(pool->nr) > READ_ONCE(pool->want) / 2)
@@ -103,7 +109,7 @@ void *__kvm_repl_split_table(struct kvm *kvm, union kvm_mmu_page_role role)
 	int nid = READ_ONCE(repl->map.node[role.domain]);
 	struct page *page;
 
-	if (nid == NUMA_NO_NODE)
+	if (!kvm_repl_pool_node(nid))
 		return NULL;
 	page = alloc_pages_node(nid, KVM_REPL_GFP | __GFP_ZERO, 0);
 	if (!page) {
