@@ -106,6 +106,7 @@ struct ranger_policy {
  * @nid: on which node
  * @first: index of the first
  * @end: behind the last
+ * @at: those before this one have been seen to
  * @pfn: the frame of the first if those that lie together stay, or RANGER_NO_PFN
  */
 struct ranger_want {
@@ -113,11 +114,13 @@ struct ranger_want {
 	int nid;
 	pgoff_t first;
 	pgoff_t end;
+	pgoff_t at;
 	unsigned long pfn;
 };
 
 /* What became of it. */
 struct ranger_placed {
+	unsigned long searches;	/* for frames */
 	unsigned long made;	/* claims */
 	unsigned long grown;
 	unsigned long relocated;
@@ -128,7 +131,7 @@ struct ranger_claim *ranger_claim_alloc(void *object);
 void ranger_claim_free(struct ranger_claim *claim);
 
 int ranger_place(struct ranger_claims *claims, const struct ranger_spans *spans,
-		 const struct ranger_policy *policy, const struct ranger_want *want,
+		 const struct ranger_policy *policy, struct ranger_want *want,
 		 struct ranger_placed *placed);
 
 #endif /* _MM_RANGER_CLAIMS_H */

@@ -282,6 +282,36 @@ static void test_parts(struct kunit *test)
 	check_disjoint(test);
 }
 
+/* Nor are gaps filled all at once, each of which has claims beside it go elsewhere. */
+static void test_gaps(struct kunit *test)
+{
+	const unsigned long nr = 256, apart = 4;
+	struct claims_test *t = test->priv;
+	struct ranger_want want = {
+		.object = &t->object[0], .end = nr * apart, .pfn = RANGER_NO_PFN,
+	};
+	unsigned int i, calls = 0;
+	unsigned long searches;
+	int err;
+
+	span(test, 0, 0, 4 * nr * apart);
+	for (i = 0; i < nr; i++)
+		KUNIT_ASSERT_EQ(test, 0, add(test, 0, i * apart, 2, 2 * i));
+	memset(&t->placed, 0, sizeof(t->placed));
+	do {
+		searches = t->placed.searches;
+		err = ranger_place(&t->claims, &t->spans, &t->policy, &want, &t->placed);
+		/* Of one gap, behind as many as may be. */
+		KUNIT_EXPECT_LT(test, t->placed.searches - searches, 16 + 2 * 17 + 16);
+		calls++;
+	} while (err == -EAGAIN && calls < 10 * nr);
+	KUNIT_EXPECT_EQ(test, 0, err);
+	KUNIT_EXPECT_GT(test, calls, 1);
+	for (i = 0; i < nr * apart; i++)
+		KUNIT_EXPECT_NE(test, RANGER_NO_PFN, target(test, 0, i));
+	check_disjoint(test);
+}
+
 /* It lies together with nothing: a claim for each would be in vain, and in the way. */
 static void test_alone(struct kunit *test)
 {
@@ -409,6 +439,7 @@ static struct kunit_case claims_test_cases[] = {
 	KUNIT_CASE(test_fewest_bad),
 	KUNIT_CASE(test_pieces),
 	KUNIT_CASE(test_parts),
+	KUNIT_CASE(test_gaps),
 	KUNIT_CASE(test_alone),
 	KUNIT_CASE(test_grow),
 	KUNIT_CASE(test_grow_smaller_moves),

@@ -294,7 +294,8 @@ static struct folio *evict_target(struct folio *src, unsigned long private)
 
 	for (tries = 0; tries < EVICT_TRIES; tries++) {
 		dst = __folio_alloc_node((GFP_HIGHUSER_MOVABLE & ~__GFP_RECLAIM) |
-					 __GFP_THISNODE | __GFP_NOWARN, 0, folio_nid(src));
+					 __GFP_THISNODE | __GFP_NOMEMALLOC | __GFP_NOWARN,
+					 0, folio_nid(src));
 		if (!dst || !is_claimed(folio_pfn(dst)))
 			break;
 		list_add(&dst->lru, &claimed);

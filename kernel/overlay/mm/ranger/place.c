@@ -11,9 +11,13 @@
 /* Claims are not cut into smaller pieces than this: 2 MiB. */
 #define PIECE_MIN	(PMD_SIZE >> PAGE_SHIFT)
 
-/* One call does no more than so much: others wait meanwhile. */
+/*
+ * One call does no more than so much: others wait meanwhile.  Each search may go through
+ * all claims; behind a gap that took so many, the next one is left to the next call.
+ */
 #define PIECES_MAX	16
 #define RELOCATIONS_MAX	16
+#define SEARCHES_MAX	16
 
 /* Frames that are looked for. */
 struct hole {
@@ -223,6 +227,7 @@ static int grow(struct ranger_claims *claims, const struct ranger_spans *spans,
 		hole = hole_for(other, policy, other->first, other->nr);
 		hole.avoid = pfn;
 		hole.avoid_end = pfn + nr;
+		placed->searches++;
 		to = fit(claims, spans, policy, &hole);
 		if (to == RANGER_NO_PFN ||
 		    ranger_claim_set(claims, other, other->first, other->nr, to))
@@ -230,6 +235,7 @@ static int grow(struct ranger_claims *claims, const struct ranger_spans *spans,
 		placed->relocated++;
 	}
 	hole = hole_for(claim, policy, first, nr);
+	placed->searches++;
 	to = fit(claims, spans, policy, &hole);
 	if (to == RANGER_NO_PFN)
 		return -ENOSPC;
@@ -287,6 +293,7 @@ static int place_new(struct ranger_claims *claims, const struct ranger_spans *sp
 			return -EAGAIN;
 		hole.first = first;
 		hole.nr = end - first;
+		placed->searches++;
 		pfn = fit(claims, spans, policy, &hole);
 		nr = end - first;
 		if (pfn == RANGER_NO_PFN) {
@@ -310,7 +317,7 @@ static int place_new(struct ranger_claims *claims, const struct ranger_spans *sp
  * @claims: all claims
  * @spans: frames that may be claimed
  * @policy: where claims are made
- * @want: which pages
+ * @want: which pages; what lies before @want->at is not looked at again
  * @placed: adds what was done
  *
  * Those that have one keep it, as far as it need not make room for a larger one.
@@ -322,11 +329,12 @@ static int place_new(struct ranger_claims *claims, const struct ranger_spans *sp
  * if some have none for want of frames, or -ENOMEM.
  */
 int ranger_place(struct ranger_claims *claims, const struct ranger_spans *spans,
-		 const struct ranger_policy *policy, const struct ranger_want *want,
+		 const struct ranger_policy *policy, struct ranger_want *want,
 		 struct ranger_placed *placed)
 {
+	const unsigned long searches = placed->searches;
 	struct ranger_claim *claim, *last = NULL;
-	pgoff_t at = want->first, end;
+	pgoff_t at = max(want->at, want->first), end;
 	int err = 0;
 
 	if (at)
@@ -351,6 +359,9 @@ int ranger_place(struct ranger_claims *claims, const struct ranger_spans *spans,
 		}
 		last = NULL;
 		at = end;
+		want->at = at;
+		if (at < want->end && placed->searches - searches >= SEARCHES_MAX)
+			return -EAGAIN;
 	}
 	return 0;
 }

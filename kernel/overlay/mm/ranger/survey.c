@@ -197,6 +197,7 @@ found:
 	want->nid = extent->nid;
 	want->first = extent->first;
 	want->end = extent->end;
+	want->at = extent->first;
 	/* A few that lie together by chance are no reason to go there. */
 	want->pfn = best->nr > (extent->end - extent->first) / 16 ?
 		    extent->first + best->offset : RANGER_NO_PFN;
