@@ -10,8 +10,8 @@ use nearwalk_repl::{Mode, Source, Status};
 use crate::exposure::{self, CpuTime, Tables};
 use crate::gain::{self, ALL_NODES, E7, LOAD, Latencies, ONE_NODE, Range, Walks};
 use crate::print::{bytes, percent};
+use crate::report::{IDLE, Known, LOCAL};
 use crate::subject::{From, Subject};
-use crate::survey::{IDLE, Known, LOCAL};
 
 /// Moving or copying is advised from this gain on.
 pub const GAIN: f64 = 0.03;

@@ -5,7 +5,7 @@
 use serde::Serialize;
 
 use crate::exposure::{CpuTime, Tables};
-use crate::survey::{Kind, Known, LeftOut, Lost, Reason, Report, Subject};
+use crate::report::{Kind, Known, LeftOut, Lost, Reason, Report, Subject};
 
 pub const SCHEMA: &str = "nearwalk.advise-host.v1";
 

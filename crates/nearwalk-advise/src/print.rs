@@ -4,7 +4,7 @@
 use nearwalk_host::Node;
 
 use crate::exposure::{Bounds, CpuTime, Tables};
-use crate::survey::{Kind, Known, Reason, Report, Subject};
+use crate::report::{Kind, Known, Reason, Report, Subject};
 
 /// Lines that are printed unless all are asked for.
 pub const LINES: usize = 20;

@@ -10,8 +10,8 @@ use crate::advice::{Advice, First, Verdict, whom};
 use crate::exposure::{CpuTime, Tables};
 use crate::gain::Range;
 use crate::print::{bytes, percent};
+use crate::report::Known;
 use crate::subject::{From, Subject};
-use crate::survey::Known;
 
 const SCHEMA: &str = "nearwalk.advice.v1";
 

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cpu_time::{CpuTimes, Observed, Watched};
 use crate::exposure::{self, Bounds, CpuTime, Tables};
-use crate::survey::{Known, SEEN};
+use crate::report::{Known, SEEN};
 
 /// Processes of a group whose tables are read one by one, those with the most
 /// tables first.

@@ -7,16 +7,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Subcommand, ValueHint};
-use serde::Serialize;
 
-use crate::cgroup::{self, Group, Limit};
+use crate::cgroup::{self, Limit};
 use crate::error::Error;
 use crate::held;
 use crate::launch::{Settings, launch};
+use crate::list::{ShowArgs, show_all};
 use crate::nodes::Topology;
 use crate::request::NodeSpec;
 use crate::set;
-use crate::show::{self, Process};
 use crate::system::{Linux, System};
 
 const NODES_HELP: &str = "\
@@ -208,49 +207,8 @@ pub struct SetArgs {
     max: Option<Limit>,
 }
 
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Without PID, all processes whose page tables are replicated are shown. Columns
-N0, N1, ... are the pages (4 KiB) that copies take on each node; FALLBACKS counts
-copies that could not be made for want of memory on their node.
-
-With --cgroup, groups are shown: what was asked for, what holds, the bytes that
-copies take, their limit, and how often it kept one from being made.
-
-Examples:
-  nearwalk show
-  nearwalk show --json 4711
-  nearwalk show --cgroup system.slice/db.service
-  nearwalk show --system
-
-Exit status: 0 if all was shown, 1 if something was not, 2 for wrong usage, 3 if
-this kernel has no page-table replication.")]
-pub struct ShowArgs {
-    /// Processes; all that are replicated if none is given
-    #[arg(value_name = "PID", conflicts_with_all = ["system", "cgroup"])]
-    pids: Vec<u32>,
-
-    /// Show a cgroup instead (repeat): its path, or that below cgroup v2's
-    /// mount point
-    #[arg(
-        long,
-        value_name = "GROUP",
-        value_hint = ValueHint::DirPath,
-        conflicts_with = "system"
-    )]
-    cgroup: Vec<PathBuf>,
-
-    /// Show the system's settings (vm.pgtable_repl_*) and counters instead
-    #[arg(long)]
-    system: bool,
-
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
-
 /// Exit statuses beside 0 and clap's 2.
-const FAILED: u8 = 1;
+pub(crate) const FAILED: u8 = 1;
 const UNSUPPORTED: u8 = 3;
 const NOT_SET: u8 = 125;
 const CANNOT_RUN: u8 = 126;
@@ -282,11 +240,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
-fn complain(err: &mut impl Write, error: &Error) -> io::Result<()> {
+pub(crate) fn complain(err: &mut impl Write, error: &Error) -> io::Result<()> {
     writeln!(err, "nearwalk: {error}")
 }
 
-fn code_of(error: &Error) -> u8 {
+pub(crate) fn code_of(error: &Error) -> u8 {
     match error {
         Error::Unsupported => UNSUPPORTED,
         _ => FAILED,
@@ -348,123 +306,6 @@ fn set_processes(system: &impl System, args: &SetArgs, err: &mut impl Write) -> 
         note(set::set_process(system, &topology, pid, &request))?;
     }
     Ok(code)
-}
-
-#[derive(Serialize)]
-struct Groups {
-    cgroups: Vec<Group>,
-}
-
-fn show_groups(
-    system: &impl System,
-    args: &ShowArgs,
-    out: &mut impl Write,
-    err: &mut impl Write,
-) -> io::Result<u8> {
-    let mut cgroups = Vec::new();
-    let mut code = 0;
-    for group in &args.cgroup {
-        match cgroup::group(system, group) {
-            Ok(group) => cgroups.push(group),
-            Err(error) => {
-                complain(err, &error)?;
-                code = FAILED;
-            }
-        }
-    }
-    if args.json {
-        print_json(out, &Groups { cgroups })?;
-    } else if !cgroups.is_empty() {
-        out.write_all(cgroup::render(&cgroups).as_bytes())?;
-    }
-    Ok(code)
-}
-
-#[derive(Serialize)]
-struct Listing {
-    processes: Vec<Process>,
-    /// Processes that could not be read for want of permission.
-    unreadable: usize,
-}
-
-fn show_all(
-    system: &impl System,
-    args: &ShowArgs,
-    out: &mut impl Write,
-    err: &mut impl Write,
-) -> io::Result<u8> {
-    if let Err(error) = set::require_support(system) {
-        complain(err, &error)?;
-        return Ok(code_of(&error));
-    }
-    if !args.cgroup.is_empty() {
-        return show_groups(system, args, out, err);
-    }
-    if args.system {
-        return match show::settings(system) {
-            Ok(settings) if args.json => print_json(out, &settings).map(|()| 0),
-            Ok(settings) => {
-                out.write_all(show::render_settings(&settings).as_bytes())?;
-                Ok(0)
-            }
-            Err(error) => {
-                complain(err, &error)?;
-                Ok(FAILED)
-            }
-        };
-    }
-
-    let mut code = 0;
-    let mut listing = Listing {
-        processes: Vec::new(),
-        unreadable: 0,
-    };
-    if args.pids.is_empty() {
-        match show::replicated(system) {
-            Ok((processes, unreadable)) => {
-                listing = Listing {
-                    processes,
-                    unreadable,
-                }
-            }
-            Err(error) => {
-                complain(err, &error)?;
-                code = FAILED;
-            }
-        }
-    }
-    for &pid in &args.pids {
-        match show::process(system, pid) {
-            Ok(process) => listing.processes.push(process),
-            Err(error) => {
-                complain(err, &error)?;
-                code = FAILED;
-            }
-        }
-    }
-    if args.json {
-        print_json(out, &listing)?;
-    } else if !listing.processes.is_empty() {
-        out.write_all(show::render(&listing.processes).as_bytes())?;
-    } else if args.pids.is_empty() && code == 0 {
-        writeln!(
-            err,
-            "No process that you may read has replicated page tables."
-        )?;
-    }
-    if listing.unreadable > 0 {
-        writeln!(
-            err,
-            "{} processes of other users could not be read.",
-            listing.unreadable
-        )?;
-    }
-    Ok(code)
-}
-
-fn print_json(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, value)?;
-    writeln!(out)
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ mod cli;
 mod error;
 pub mod held;
 mod launch;
+mod list;
 mod nodes;
 mod progress;
 mod request;

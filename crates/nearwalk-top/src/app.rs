@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! What the keys do, and what is on the screen at each moment.
 
-use nearwalk_advise::survey::{Kind, Subject};
+use nearwalk_advise::report::{Kind, Subject};
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::Rect;

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use nearwalk_advise::survey::{Kind, Report, Subject, Survey};
+use nearwalk_advise::report::{Kind, Report, Subject};
+use nearwalk_advise::survey::Survey;
 use nearwalk_host::Source;
 use nearwalk_repl::{NodeSet, Status};
 

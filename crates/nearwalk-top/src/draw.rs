@@ -3,7 +3,7 @@
 
 use nearwalk_advise::exposure::{CpuTime, Tables};
 use nearwalk_advise::print::{self, bytes, how, percent, remote};
-use nearwalk_advise::survey::{Kind, Reason, Subject};
+use nearwalk_advise::report::{Kind, Reason, Subject};
 use nearwalk_host::Node;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Alignment, Constraint, Rect};

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use nearwalk_advise::exposure::CpuTime;
-use nearwalk_advise::survey::{Kind, Report, Subject};
+use nearwalk_advise::report::{Kind, Report, Subject};
 use nearwalk_repl::NodeSet;
 
 /// All that is drawn.

@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-use nearwalk_advise::survey::{Kind, Subject};
+use nearwalk_advise::report::{Kind, Subject};
 
 use crate::frame::{Frame, Key};
 
