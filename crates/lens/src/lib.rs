@@ -41,4 +41,4 @@ pub mod units;
 pub use fabric::Walkers;
 
 /// Version of the model: another whenever its numbers are.
-pub const MODEL: &str = "lens-2";
+pub const MODEL: &str = "lens-3";

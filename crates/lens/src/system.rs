@@ -70,6 +70,7 @@ pub struct System<P: Parts> {
     leaf_bits: Option<LeafBits>,
     lazy: Option<LazyFill>,
     equal_shares: bool,
+    /// Since the last run ended, [`System::shootdown`] included.
     stats: Stats,
 }
 
@@ -163,7 +164,7 @@ impl<P: Parts> System<P> {
 
     /// Thread `from` changes the entry for `va` and has every thread of
     /// `targets` drop its translation, interrupting those on other cores and
-    /// waiting for them.
+    /// waiting for them. What that costs is part of the next run's counters.
     ///
     /// # Panics
     /// If a thread does not exist.
@@ -187,7 +188,8 @@ impl<P: Parts> System<P> {
     }
 
     fn interrupt(&mut self, thread: usize, cycles: f64) {
-        interrupt(&mut self.threads[thread].pipe, &mut self.stats, cycles);
+        let drained = interrupt(&mut self.threads[thread].pipe, &mut self.stats, cycles);
+        self.stats.cycles += drained + cycles;
     }
 
     /// The layout in use.
@@ -201,7 +203,7 @@ impl<P: Parts> System<P> {
     }
 
     /// Runs until all threads together have made `accesses` more, and returns
-    /// what happened meanwhile.
+    /// what happened meanwhile and since the run before.
     pub fn run(&mut self, accesses: u64) -> Stats {
         let accesses = if self.equal_shares {
             self.allot(accesses)
@@ -209,7 +211,6 @@ impl<P: Parts> System<P> {
             accesses
         };
         let before: f64 = self.threads.iter().map(|t| t.pipe.done).sum();
-        self.stats = Stats::default();
         while self.stats.accesses < accesses {
             let end = self.clock + self.quantum;
             simd::on_this_host(Quantum { system: self, end });
@@ -217,7 +218,7 @@ impl<P: Parts> System<P> {
             self.clock = end;
         }
         let mut stats = std::mem::take(&mut self.stats);
-        stats.cycles = self.threads.iter().map(|t| t.pipe.done).sum::<f64>() - before;
+        stats.cycles += self.threads.iter().map(|t| t.pipe.done).sum::<f64>() - before;
         stats
     }
 

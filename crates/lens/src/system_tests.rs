@@ -376,9 +376,16 @@ fn a_shootdown_costs_sender_and_targets_and_drops_the_translation() {
     s.shootdown(0, &[0, 1, 2], 1 << 36);
     let cost = |i: usize| s.threads[i].pipe.done - before[i];
     assert!(cost(0) >= 2000.0 + 150.0 && cost(1) >= 500.0 && cost(2) >= 500.0);
-    assert_eq!(s.stats.ipis, 2);
-    let walked = s.run(1000).walks;
-    assert_eq!(walked, 3, "each core walks once more");
+    let now = s.run(1000);
+    assert_eq!(now.walks, 3, "each core walks once more");
+    assert_eq!((now.ipis, now.kernel), (2, 2000.0 + 150.0 + 2.0 * 500.0));
+    let parts = now.data_stall + now.walk_stall + now.base + now.kernel;
+    assert!((now.cycles / parts - 1.0).abs() < 1e-9, "{now:?}");
+    let done: f64 = s.threads.iter().map(|t| t.pipe.done).sum();
+    let since = done - before.iter().sum::<f64>();
+    assert!((now.cycles / since - 1.0).abs() < 1e-9, "{since} {now:?}");
+    let after = s.run(1000);
+    assert_eq!((after.ipis, after.kernel), (0, 0.0), "once and no more");
 }
 
 #[test]
