@@ -53,10 +53,21 @@ pub fn event(insn: &[u8]) -> Option<Event> {
                 _ => None,
             }
         }
-        [0x40..=0x4f, rest @ ..] => event(rest).filter(|event| *event == Event::LoadsRoot),
+        _ => drops(insn),
+    }
+}
+
+/// The event that `insn` is if it drops translations. Registers of its operand may be
+/// of those that take a REX prefix, which comes last.
+fn drops(insn: &[u8]) -> Option<Event> {
+    let (_, rest) = after_prefixes(insn);
+    let prefixes = &insn[..insn.len() - rest.len()];
+    match rest {
         // CR3; or CR4, by which kernels drop what is global.
         [0x0f, 0x22, modrm] if matches!(modrm >> 3 & 7, 3 | 4) => Some(Event::LoadsRoot),
-        [0x66, 0x0f, 0x38, 0x82, ..] => Some(Event::LoadsRoot), // INVPCID
+        // INVPCID
+        [0x0f, 0x38, 0x82, ..] if prefixes.contains(&0x66) => Some(Event::LoadsRoot),
+        // INVLPG
         [0x0f, 0x01, modrm, ..] if modrm >> 6 != 3 && modrm >> 3 & 7 == 7 => Some(Event::DropsPage),
         _ => None,
     }
@@ -164,7 +175,18 @@ mod tests {
         assert_eq!(event(&[0x0f, 0x22, 0xc0]), None); // mov %rax,%cr0
         assert_eq!(event(&[0x0f, 0x20, 0xd8]), None); // mov %cr3,%rax
         assert_eq!(event(&[0x0f, 0x01, 0x3f]), Some(Event::DropsPage)); // invlpg (%rdi)
+        assert_eq!(event(&[0x41, 0x0f, 0x01, 0x3f]), Some(Event::DropsPage)); // (%r15)
+        assert_eq!(
+            event(&[0x65, 0x42, 0x0f, 0x01, 0x3c, 0x20]), // %gs:(%rax,%r12)
+            Some(Event::DropsPage)
+        );
+        let invpcid = |bytes: &[u8]| assert_eq!(event(bytes), Some(Event::LoadsRoot));
+        invpcid(&[0x66, 0x0f, 0x38, 0x82, 0x04, 0x24]); // invpcid (%rsp),%rax
+        invpcid(&[0x66, 0x44, 0x0f, 0x38, 0x82, 0x04, 0x24]); // %r8
+        invpcid(&[0x66, 0x41, 0x0f, 0x38, 0x82, 0x07]); // (%r15),%rax
+        assert_eq!(event(&[0x66, 0x44, 0x0f, 0x38, 0x80, 0x07]), None); // invept
         assert_eq!(event(&[0x0f, 0x01, 0xf8]), None); // swapgs
+        assert_eq!(event(&[0x41, 0x0f, 0x01, 0xf8]), None);
         assert_eq!(event(&[0x0f, 0x01, 0xd0]), None); // xgetbv
     }
 
