@@ -36,6 +36,12 @@ impl Scenario {
     pub fn is_wide(self) -> bool {
         matches!(self, Scenario::Wide | Scenario::VirtualWide)
     }
+
+    /// Whether it is of the machines that virtual machines were measured on, some of
+    /// its runs without a hypervisor.
+    pub fn is_virtual(self) -> bool {
+        matches!(self, Scenario::VirtualThin | Scenario::VirtualWide)
+    }
 }
 
 /// Makes the accesses of one thread, given where the regions start.
