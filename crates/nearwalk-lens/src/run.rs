@@ -97,9 +97,6 @@ pub struct Line {
     pub cycles_per_access: f64,
     /// The same at other values of constants that are open, if asked for.
     pub cycles_at_corners: Vec<f64>,
-    /// The error that nine of ten published runs of its class stay below
-    /// ([`lens_papers::doubt`]); 0 for what they are divided by.
-    pub doubt: f64,
     pub walk_share: f64,
     pub walks_per_access: f64,
     pub cycles_per_walk: f64,
@@ -109,18 +106,34 @@ pub struct Line {
     pub stall_data: f64,
     pub stall_walk: f64,
     pub base_share: f64,
+    /// What was simulated, unless the line is from a file and not asked for now. How
+    /// far it may be off is told from this when it is printed, by the intervals of
+    /// today, and not kept.
+    #[serde(skip)]
+    pub setup: Option<Setup>,
 }
 
 impl Line {
-    /// Cycles beside those of `first`, and the interval of that.
-    pub fn beside(&self, first: &Line) -> (f64, Interval) {
+    /// Cycles beside those of `first`, and the interval of that, if both were asked
+    /// for now.
+    pub fn beside(&self, first: &Line) -> (f64, Option<Interval>) {
         let ratio = self.cycles_per_access / first.cycles_per_access;
         if self.case == first.case {
-            return (ratio, Interval::EXACT);
+            return (ratio, Some(Interval::EXACT));
         }
-        let corners = self.cycles_at_corners.iter().zip(&first.cycles_at_corners);
-        let known = Interval::about(self.doubt + first.doubt, ratio);
-        (ratio, known.around(ratio, corners.map(|(a, b)| a / b)))
+        let interval = || {
+            let error = doubt::between(self.setup.as_ref()?, first.setup.as_ref()?);
+            let corners = self.cycles_at_corners.iter().zip(&first.cycles_at_corners);
+            let known = Interval::about(error, ratio);
+            Some(known.around(ratio, corners.map(|(a, b)| a / b)))
+        };
+        (ratio, interval())
+    }
+
+    /// The error that nine of ten published runs of its class stay below; 0 for what
+    /// they are divided by. None of a line that was not asked for now.
+    pub fn doubt(&self) -> Option<f64> {
+        self.setup.as_ref().map(doubt::of)
     }
 }
 
@@ -223,7 +236,6 @@ pub fn line_of(case: Case, s: &Setup, r: &Stats) -> Line {
         case,
         cycles_per_access: r.cycles_per_access(),
         cycles_at_corners: Vec::new(),
-        doubt: doubt::of(s),
         walk_share: r.walk_share(),
         walks_per_access: share(r.walks, r.accesses),
         cycles_per_walk: r.cycles_per_walk(),
@@ -233,6 +245,7 @@ pub fn line_of(case: Case, s: &Setup, r: &Stats) -> Line {
         stall_data: r.data_stall / r.cycles,
         stall_walk: r.walk_stall / r.cycles,
         base_share: r.base / r.cycles,
+        setup: Some(s.clone()),
     }
 }
 
@@ -267,6 +280,8 @@ pub fn run(a: &RunArgs) -> anyhow::Result<ExitCode> {
 pub struct Compared<'a> {
     #[serde(flatten)]
     pub line: &'a Line,
+    /// See [`Line::doubt`].
+    pub doubt: Option<f64>,
     /// Cycles beside the first line's, if there is one.
     pub relative: Option<f64>,
     /// Between which nine of ten published runs of the class would lie.
@@ -277,11 +292,13 @@ pub struct Compared<'a> {
 impl<'a> Compared<'a> {
     pub fn new(line: &'a Line, first: Option<&Line>) -> Self {
         let beside = first.map(|first| line.beside(first));
+        let ends = beside.and_then(|(ratio, i)| i.map(|i| [ratio * i.low, ratio * i.high]));
         Compared {
             line,
+            doubt: line.doubt(),
             relative: beside.map(|b| b.0),
-            relative_low: beside.map(|(ratio, i)| ratio * i.low),
-            relative_high: beside.map(|(ratio, i)| ratio * i.high),
+            relative_low: ends.map(|e| e[0]),
+            relative_high: ends.map(|e| e[1]),
         }
     }
 }
@@ -313,9 +330,11 @@ pub fn print_lines(lines: &[Line]) {
     );
     for l in lines {
         let (ratio, i) = l.beside(&lines[0]);
-        let interval = match i == Interval::EXACT {
-            true => String::new(),
-            false => format!("{:.3} to {:.3}", ratio * i.low, ratio * i.high),
+        let interval = match i {
+            Some(i) if i != Interval::EXACT => {
+                format!("{:.3} to {:.3}", ratio * i.low, ratio * i.high)
+            }
+            _ => String::new(),
         };
         println!(
             "{:<width$} {:>9.1} {:>9.3} {:>15} {:>7.1}% {:>10.3} {:>11.1} {:>10.2} {:>7.1}% {:>7.1}% {:>7.1}%",
@@ -356,12 +375,15 @@ mod tests {
         let [near, far] = ["LP-LD", "LP-RD"].map(|c| line(c, false));
         let (ratio, i) = far.beside(&near);
         assert!(ratio > 1.0, "{ratio}");
-        assert_eq!((i, near.doubt), (Interval::about(far.doubt, ratio), 0.0));
-        assert_eq!(near.beside(&near), (1.0, Interval::EXACT));
+        let doubt = far.doubt().unwrap();
+        assert_eq!(i, Some(Interval::about(doubt, ratio)));
+        assert_eq!(near.doubt(), Some(0.0));
+        assert_eq!(near.beside(&near), (1.0, Some(Interval::EXACT)));
         let [near, far] = ["LP-LD", "LP-RD"].map(|c| line(c, true));
         assert_eq!(far.cycles_at_corners.len(), 8);
         let (same, wider) = far.beside(&near);
         assert_eq!(same, ratio);
+        let [i, wider] = [i, wider].map(Option::unwrap);
         assert!(wider.high > i.high, "{wider:?} {i:?}");
     }
 

@@ -120,6 +120,7 @@ pub fn run(a: &SweepArgs) -> anyhow::Result<ExitCode> {
     for (i, line) in done.iter().enumerate() {
         check(&a.out, i + 1, &line.case, &cases)?;
     }
+    know_setups(&mut done, &cases);
     let todo: Vec<&Ready> = cases
         .iter()
         .filter(|r| !done.iter().any(|l| l.case == r.case))
@@ -152,6 +153,14 @@ pub fn run(a: &SweepArgs) -> anyhow::Result<ExitCode> {
         Some(Format::Csv) => print!("{}", csv(&compared)),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Has lines of a file know what was simulated, if it is asked for now.
+fn know_setups(lines: &mut [Line], cases: &[Ready<'_>]) {
+    for line in lines {
+        let ready = cases.iter().find(|r| r.case == line.case);
+        line.setup = ready.map(|r| r.setup.clone());
+    }
 }
 
 /// What `line` is compared with: the same in the first configuration asked for, if
@@ -253,15 +262,19 @@ mod tests {
         };
         let native = sweep("F,F+M");
         assert_eq!(native.len(), 2);
-        let both = sweep("F,FM");
+        // An older lens kept what it took an interval to be.
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(!text.contains("doubt") && text.contains("\"walk_share\""));
+        std::fs::write(
+            &file,
+            text.replace("\"walk_share\"", "\"doubt\":9.5,\"walk_share\""),
+        )
+        .unwrap();
+        let mut both = sweep("F,FM");
         let names: Vec<&str> = both.iter().map(|l| &*l.case.config).collect();
         std::fs::remove_file(&file).unwrap();
         assert_eq!(names, ["F", "F+M", "F", "FM"]);
-        let [f, fm] = [&both[2], &both[3]];
-        assert_eq!(
-            fm.doubt,
-            lens_papers::doubt::of(&setups(&["FM".into()]).unwrap()[0])
-        );
+        let f = &both[2];
         // Walks in two dimensions read more lines.
         assert!(f.cycles_per_walk > native[0].cycles_per_walk, "{f:?}");
 
@@ -276,6 +289,16 @@ mod tests {
         let first = |i: usize| first_of(&both[i], &both, &cases).map(|l| l.case.placement);
         assert_eq!([first(2), first(3)], [Some(f.case.placement); 2]);
         assert_eq!([first(0), first(1)], [None; 2], "not asked for now");
+        let first = |line: &Line| first_of(line, &both, &cases).cloned();
+        let firsts: Vec<Option<Line>> = both.iter().map(first).collect();
+        assert!(both.iter().all(|l| l.doubt().is_none()), "read from a file");
+        know_setups(&mut both, &cases);
+        let doubts: Vec<Option<f64>> = both.iter().map(Line::doubt).collect();
+        let today = lens_papers::doubt::of(&asked[1]);
+        assert_eq!(doubts, [None, None, Some(0.0), Some(today)]);
+        assert!(firsts[3].is_some());
+        let (ratio, i) = both[3].beside(&both[2]);
+        assert_eq!(i, Some(lens_papers::doubt::Interval::about(today, ratio)));
     }
 
     #[test]

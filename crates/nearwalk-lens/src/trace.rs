@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! `nearwalk lens trace`: record, convert, replay.
 
-use crate::run::{Case, header, line_of, placement, print_lines, setup};
+use crate::run::{Case, Compared, header, line_of, placement, print_lines, setup};
 use crate::util;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
@@ -272,6 +272,10 @@ fn replay(a: &ReplayArgs) -> anyhow::Result<ExitCode> {
         lines.push(line_of(case, &s, &stats));
     }
     if a.json {
+        let lines: Vec<Compared> = lines
+            .iter()
+            .map(|l| Compared::new(l, Some(&lines[0])))
+            .collect();
         println!("{}", serde_json::to_string_pretty(&lines)?);
     } else {
         header(&name, &m);
