@@ -34,8 +34,8 @@ impl Budget {
     };
 }
 
-/// CPUs that the workload's threads run on.
-pub fn cpus(m: &Machine, w: &Workload, setup: &Setup) -> Vec<usize> {
+/// CPUs that threads of `setup` may run on, in the order in which they are taken.
+fn places(m: &Machine, setup: &Setup) -> Vec<usize> {
     let cores = m.node_of_cores();
     let mut first = vec![0; m.nodes().len()];
     // Cores by their place on their node, nodes in turns.
@@ -52,8 +52,20 @@ pub fn cpus(m: &Machine, w: &Workload, setup: &Setup) -> Vec<usize> {
     // Whole cores first, then their second threads.
     let all = (0..m.threads_per_core)
         .flat_map(|thread| order.iter().map(move |o| o.2 * m.threads_per_core + thread));
-    let n = w.threads.unwrap_or(usize::MAX).max(1);
-    all.take(n).collect()
+    all.collect()
+}
+
+/// Threads that `setup` has a CPU for on `m`.
+pub fn most_threads(m: &Machine, setup: &Setup) -> usize {
+    places(m, setup).len()
+}
+
+/// CPUs that the workload's threads run on: of a machine with fewer than the papers'
+/// all.
+pub fn cpus(m: &Machine, w: &Workload, setup: &Setup) -> Vec<usize> {
+    let mut cpus = places(m, setup);
+    cpus.truncate(w.threads.unwrap_or(usize::MAX).max(1));
+    cpus
 }
 
 /// A machine with the workload's threads on it, cold.

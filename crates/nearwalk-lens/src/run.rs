@@ -9,7 +9,7 @@ use lens::pipe::Pace;
 use lens::stats::Stats;
 use lens_papers::config::{Scheme, Setup, UnknownConfig};
 use lens_papers::doubt::{self, Interval};
-use lens_papers::experiment::{Budget, run as simulate};
+use lens_papers::experiment::{Budget, most_threads, run as simulate};
 use lens_papers::workload::{NAMES, workload};
 use serde::{Deserialize, Serialize};
 use std::process::ExitCode;
@@ -46,7 +46,8 @@ pub struct RunArgs {
 /// What `run` and `sweep` have besides workloads, machines, placements and seeds.
 #[derive(Debug, Clone, Args)]
 pub struct Choices {
-    /// Threads [default: as the papers ran the workload]
+    /// Threads, no more than the placement has CPUs [default: as the papers ran the
+    /// workload]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     threads: Option<u32>,
     /// A key of the machine file and another value for it
@@ -184,6 +185,14 @@ pub fn case(
     let w = workload(name, s.scenario)
         .ok_or_else(|| anyhow::anyhow!("no workload `{name}`; there are {}", NAMES.join(", ")))?;
     util::pace_in_range(c.base, c.window)?;
+    let most = most_threads(m, s);
+    if let Some(n) = c.threads.filter(|&n| n as usize > most) {
+        anyhow::bail!(
+            "--threads is {n}; 1 to {most} is allowed for {} on {}",
+            s.name,
+            m.name
+        );
+    }
     Ok(Case {
         model: lens::MODEL.to_owned(),
         workload: w.name.to_owned(),
@@ -385,6 +394,30 @@ mod tests {
         assert_eq!(same, ratio);
         let [i, wider] = [i, wider].map(Option::unwrap);
         assert!(wider.high > i.high, "{wider:?} {i:?}");
+    }
+
+    #[test]
+    fn threads_without_a_cpu_are_refused() {
+        let m = Machine::builtin("e7-4850v3").unwrap();
+        let with = |config: &str, threads| {
+            let c = Choices {
+                threads: Some(threads),
+                set: Vec::new(),
+                base: None,
+                window: None,
+                quick: true,
+                spread: false,
+            };
+            let s = setup(config).unwrap();
+            let case = case("GUPS", "e7-4850v3", &m, &s, &c, 1);
+            case.map(|c| c.threads).map_err(|e| e.to_string())
+        };
+        assert_eq!(with("LP-LD", 28), Ok(Some(28)));
+        assert_eq!(with("F", 112), Ok(Some(112)));
+        let e = with("LP-LD", 29).unwrap_err();
+        assert!(e.contains("is 29; 1 to 28 is allowed for LP-LD on"), "{e}");
+        let e = with("F", 113).unwrap_err();
+        assert!(e.contains("is 113; 1 to 112"), "{e}");
     }
 
     #[test]
