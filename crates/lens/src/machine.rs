@@ -15,6 +15,7 @@ use crate::units::{Bandwidth, Bytes, Hertz, Latency};
 use error::in_range;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// A machine as its TOML file describes it.
@@ -248,6 +249,32 @@ pub const BUILTIN: &[(&str, &str)] = &[
     ("epyc-9654", include_str!("../machines/epyc-9654.toml")),
 ];
 
+/// The text of the machine called `name`: one of `known`, or else what is in the file
+/// of that name, which `read` reads.
+///
+/// # Errors
+/// [`MachineError`] if there is neither, or the file cannot be read.
+pub fn text_of(
+    name: &str,
+    known: &[(&str, &'static str)],
+    read: impl FnOnce(&str) -> std::io::Result<String>,
+) -> Result<Cow<'static, str>, MachineError> {
+    if let Some((_, text)) = known.iter().find(|(n, _)| *n == name) {
+        return Ok(Cow::Borrowed(text));
+    }
+    match read(name) {
+        Ok(text) => Ok(Cow::Owned(text)),
+        Err(why) if why.kind() == std::io::ErrorKind::NotFound => Err(MachineError::Unknown {
+            name: name.to_owned(),
+            known: known.map_names(),
+        }),
+        Err(why) => Err(MachineError::Unread {
+            file: name.to_owned(),
+            why,
+        }),
+    }
+}
+
 impl Machine {
     /// Reads and checks a description.
     ///
@@ -316,13 +343,8 @@ impl Machine {
     /// # Errors
     /// [`MachineError::Unknown`] lists the names there are.
     pub fn builtin(name: &str) -> Result<Self, MachineError> {
-        match BUILTIN.iter().find(|(n, _)| *n == name) {
-            Some((_, text)) => Self::from_toml(text),
-            None => Err(MachineError::Unknown {
-                name: name.to_owned(),
-                known: BUILTIN.map_names(),
-            }),
-        }
+        let none = |_: &str| Err(std::io::ErrorKind::NotFound.into());
+        Self::from_toml(&text_of(name, BUILTIN, none)?)
     }
 
     /// The table `[part.NAME]` as the part of that name reads it, if there is one.
@@ -630,5 +652,21 @@ mod tests {
         assert!(e.contains("sokets") && e.contains("sockets"), "{e}");
         let e = Machine::builtin("pdp11").unwrap_err().to_string();
         assert!(e.contains("pdp11") && e.contains("gold-6252"), "{e}");
+    }
+
+    #[test]
+    fn a_name_is_of_a_known_machine_or_of_a_file() {
+        use std::io::ErrorKind::{NotFound, PermissionDenied};
+        let known = &[("a", "text of a")];
+        let text = |name, file: Result<&str, std::io::ErrorKind>| {
+            let read = |path: &str| Ok(format!("{path}: {}", file.map_err(std::io::Error::from)?));
+            text_of(name, known, read).map_err(|e| e.to_string())
+        };
+        assert_eq!(text("a", Ok("a file")).unwrap(), "text of a");
+        assert_eq!(text("b", Ok("a file")).unwrap(), "b: a file");
+        let e = text("b", Err(NotFound)).unwrap_err();
+        assert!(e.contains("no built-in machine `b`; there are a,"), "{e}");
+        let e = text("b", Err(PermissionDenied)).unwrap_err();
+        assert!(e.contains("reading b: permission denied"), "{e}");
     }
 }

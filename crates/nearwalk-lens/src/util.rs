@@ -3,11 +3,9 @@
 
 use anyhow::Context;
 use lens::hash::mix;
-use lens::machine::{BUILTIN, Machine};
+use lens::machine::{self, BUILTIN, Machine};
 use lens::part::Parts;
 use lens::part::standard::Standard;
-use std::borrow::Cow;
-use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -18,7 +16,7 @@ pub fn machine(name: &str) -> anyhow::Result<Machine> {
 
 /// The same with other values for some of its keys, each as `key=value`.
 pub fn machine_with(name: &str, sets: &[String]) -> anyhow::Result<Machine> {
-    let text = machine_text(name)?;
+    let text = machine::text_of(name, BUILTIN, |path| std::fs::read_to_string(path))?;
     let pairs = sets
         .iter()
         .map(|s| {
@@ -29,19 +27,6 @@ pub fn machine_with(name: &str, sets: &[String]) -> anyhow::Result<Machine> {
     let m = Machine::from_toml_with(&text, &pairs).with_context(|| name.to_owned())?;
     Standard::check(&m).with_context(|| name.to_owned())?;
     Ok(m)
-}
-
-/// The text of its file.
-pub fn machine_text(name: &str) -> anyhow::Result<Cow<'static, str>> {
-    if let Some((_, text)) = BUILTIN.iter().find(|(n, _)| *n == name) {
-        return Ok(Cow::Borrowed(text));
-    }
-    if !Path::new(name).exists() {
-        // To say which there are.
-        Machine::builtin(name)?;
-    }
-    let text = std::fs::read_to_string(name).with_context(|| format!("reading {name}"))?;
-    Ok(Cow::Owned(text))
 }
 
 /// A number that other texts, or files of bytes, do not have.

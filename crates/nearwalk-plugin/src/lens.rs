@@ -12,7 +12,7 @@ use ::lens::{
     access::Access,
     address::PageSize,
     live::{CpuStats, Live, NodeMap, Reference, Step},
-    machine::Machine,
+    machine::{self, BUILTIN, Machine},
     part::{Parts, standard::Standard},
     pipe::Pace,
     stats::Stats,
@@ -364,14 +364,8 @@ fn page_size(walk: &Walk) -> PageSize {
 
 /// A machine by name, or from a file.
 fn read_machine(name: &str) -> Result<Machine, String> {
-    let unknown = match Machine::builtin(name) {
-        Ok(machine) => return Ok(machine),
-        Err(error) => error.to_string(),
-    };
-    if !Path::new(name).exists() {
-        return Err(unknown);
-    }
-    let text = fs::read_to_string(name).map_err(|error| format!("{name}: {error}"))?;
+    let text = machine::text_of(name, BUILTIN, |path| fs::read_to_string(path))
+        .map_err(|error| error.to_string())?;
     let machine = Machine::from_toml(&text).map_err(|error| format!("{name}: {error}"))?;
     Standard::check(&machine).map_err(|error| format!("{name}: {error}"))?;
     Ok(machine)

@@ -40,6 +40,14 @@ pub enum MachineError {
         /// What is allowed.
         known: String,
     },
+    /// The file of a machine cannot be read.
+    #[error("reading {file}: {why}")]
+    Unread {
+        /// Its path.
+        file: String,
+        /// What is in the way.
+        why: std::io::Error,
+    },
     /// No built-in machine of that name.
     #[error("no built-in machine `{name}`; there are {known}, or give the path of a TOML file")]
     Unknown {

@@ -306,8 +306,8 @@ impl Ready {
                 scale_program: o.scale_program.clone(),
                 tape: o.tape.clone(),
                 fingerprint: match recorded.as_str() {
-                    "" => fingerprint(&[&machine_text, &programs_text]),
-                    _ => fingerprint(&[&machine_text, &programs_text, &recorded]),
+                    "" => fingerprint(&[&*machine_text, &programs_text]),
+                    _ => fingerprint(&[&*machine_text, &programs_text, &recorded]),
                 },
                 accesses: o.accesses,
                 turnover: o.turnover,

@@ -3,9 +3,11 @@
 
 use crate::util::fingerprint;
 use anyhow::Context;
+use lens::machine::MachineError;
 use lens_hatric::machine::BUILTIN;
 use lens_hatric::program::{self, Program, Recorded};
 use lens_hatric::tape::Tape;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -21,14 +23,8 @@ pub fn programs(file: Option<&str>) -> anyhow::Result<(BTreeMap<String, Program>
 }
 
 /// The text of a machine that comes with the model, or of a file.
-pub fn machine_text(name: &str) -> anyhow::Result<String> {
-    if let Some((_, text)) = BUILTIN.iter().find(|(n, _)| *n == name) {
-        return Ok((*text).to_owned());
-    }
-    std::fs::read_to_string(name).with_context(|| {
-        let names: Vec<&str> = BUILTIN.iter().map(|(n, _)| *n).collect();
-        format!("machine {name}; there are {}, or a file", names.join(", "))
-    })
+pub fn machine_text(name: &str) -> Result<Cow<'static, str>, MachineError> {
+    lens::machine::text_of(name, BUILTIN, |path| std::fs::read_to_string(path))
 }
 
 /// What was read, and a number that changes with the file.
