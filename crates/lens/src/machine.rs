@@ -562,11 +562,16 @@ impl Machine {
                 0.0,
                 c.ways.saturating_sub(1) as f64,
             )?;
-            if c.ways == 0 || sets == 0 || !(hashed || sets.is_power_of_two()) {
+            let whole = c.ways != 0 && sets != 0 && c.size.0 % (64 * c.ways as u64) == 0;
+            if !whole || !(hashed || sets.is_power_of_two()) {
+                let sets = match hashed {
+                    true => "a whole number",
+                    false => "a power of two",
+                };
                 return Err(MachineError::Range {
                     key: key.to_owned(),
                     value: format!("{} of {} ways", c.size, c.ways),
-                    allowed: "private caches need 64 B times ways times a power of two".to_owned(),
+                    allowed: format!("the size must be 64 B times ways times {sets} of sets"),
                 });
             }
         }
@@ -628,6 +633,12 @@ mod tests {
         assert!(e.contains("remoat"), "{e}");
         let e = why("clock.x", "1");
         assert!(e.contains("clock.x") && e.contains("no table"), "{e}");
+        let e = why("cache.l3.ways", "13");
+        assert!(e.contains("cache.l3 is 35 MiB of 13 ways"), "{e}");
+        assert!(e.contains("times a whole number of sets"), "{e}");
+        assert_eq!(with("cache.l3.ways", "14").unwrap().cache.l3.sets(), 40_960);
+        let e = why("cache.l2.ways", "7");
+        assert!(e.contains("times a power of two of sets"), "{e}");
         let e = why("walker.walkers", "9");
         assert!(e.contains("walkers is 9"), "{e}");
     }
