@@ -18,6 +18,8 @@ use lens::system::System;
 use lens::trace::Replay;
 use lens_papers::experiment::build;
 use lens_papers::workload::{Workload, workload};
+use rustix::param::clock_ticks_per_second;
+use rustix::time::{ClockId, clock_gettime};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -40,18 +42,28 @@ pub struct BenchArgs {
     trace_thousands: u64,
 }
 
-/// Seconds of CPU time used so far by `who`: this process or the children it
-/// has waited for. Unlike the clock's, they don't depend on what else runs.
-fn cpu_seconds(who: libc::c_int) -> f64 {
-    // SAFETY: all zeroes is a valid `rusage`, and getrusage() writes no more
-    // than one. It cannot fail with a valid pointer and a known `who`.
-    let usage = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(who, &mut usage);
-        usage
-    };
-    let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 / 1e6;
-    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+/// Seconds of CPU time used so far by this process. Unlike the clock's, they don't
+/// depend on what else runs.
+fn own_seconds() -> f64 {
+    let used = clock_gettime(ClockId::ProcessCPUTime);
+    used.tv_sec as f64 + used.tv_nsec as f64 / 1e9
+}
+
+/// The same of the children that it has waited for, to a tick, which is 10 ms.
+fn children_seconds() -> anyhow::Result<f64> {
+    let path = "/proc/self/stat";
+    let text = std::fs::read_to_string(path).with_context(|| format!("reading {path}"))?;
+    let ticks = children_ticks(&text).with_context(|| format!("{path} is {text}"))?;
+    Ok(ticks as f64 / clock_ticks_per_second() as f64)
+}
+
+/// Of a process' `stat`, `cutime` and `cstime`: fields 14 and 15 behind its name,
+/// which may have anything in it.
+fn children_ticks(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace().skip(13);
+    let mut next = || fields.next()?.parse::<u64>().ok();
+    Some(next()? + next()?)
 }
 
 /// Millions of accesses a second of CPU time of five rounds, ascending. `run`
@@ -59,9 +71,9 @@ fn cpu_seconds(who: libc::c_int) -> f64 {
 fn rates(accesses: u64, mut run: impl FnMut(u64) -> u64) -> [f64; 5] {
     run(accesses / 5);
     let mut rates = [0.0; 5].map(|_: f64| {
-        let start = cpu_seconds(libc::RUSAGE_SELF);
+        let start = own_seconds();
         let done = run(accesses);
-        done as f64 / (cpu_seconds(libc::RUSAGE_SELF) - start) / 1e6
+        done as f64 / (own_seconds() - start) / 1e6
     });
     rates.sort_by(f64::total_cmp);
     rates
@@ -181,14 +193,14 @@ fn champsim_rate(binary: &Path, file: &Path, accesses: &[Access]) -> anyhow::Res
     let out = std::fs::File::create(file).with_context(writing)?;
     let instructions =
         champsim::export(&mut BufWriter::new(out), accesses).with_context(writing)?;
-    let start = cpu_seconds(libc::RUSAGE_CHILDREN);
+    let start = children_seconds()?;
     let output = Command::new(binary)
         .args(["--warmup-instructions", "0", "--simulation-instructions"])
         .arg(instructions.to_string())
         .arg(file)
         .output()
         .with_context(|| format!("starting {}", binary.display()))?;
-    let seconds = cpu_seconds(libc::RUSAGE_CHILDREN) - start;
+    let seconds = children_seconds()? - start;
     if !output.status.success() {
         bail!(
             "{} failed ({}): {}",
@@ -198,4 +210,17 @@ fn champsim_rate(binary: &Path, file: &Path, accesses: &[Access]) -> anyhow::Res
         );
     }
     Ok(accesses.len() as f64 / seconds / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_of_children_stand_behind_a_name_that_may_look_like_fields() {
+        let stat = "12 (a) 1 2 (b) S 1 12 12 0 -1 4194560 108 9 0 0 7 8 900 34 20 0 1 0 55 0";
+        assert_eq!(children_ticks(stat), Some(934));
+        assert_eq!(children_ticks("12 (a) S 1 12"), None);
+        assert!(children_seconds().is_ok());
+    }
 }
