@@ -33,22 +33,11 @@ pub struct Dataset {
     pub skipped: Vec<String>,
 }
 
-/// Remote leaf entries seen from each socket (Mitosis Figure 4).
-#[derive(Debug, Clone, PartialEq)]
-pub struct Locality {
-    /// Workload.
-    pub workload: String,
-    /// Share from 0 to 1, by socket.
-    pub remote: Vec<f64>,
-}
-
 /// What a file turned out to be.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Content {
     /// Runs to predict.
     Runs(Dataset),
-    /// Placement to predict.
-    Locality(Vec<Locality>),
     /// Some other table.
     Other,
 }
@@ -90,9 +79,6 @@ pub fn parse(name: &str, text: &str) -> Result<Content, ReferenceError> {
     let columns: Vec<&str> = header.split(',').map(str::trim).collect();
     let column = |c: &str| columns.iter().position(|&x| x == c);
     let rows = lines.map(|(i, l)| (i + 1, l.split(',').map(str::trim).collect::<Vec<_>>()));
-    if columns[0] == "Workloads" {
-        return locality(name, rows).map(Content::Locality);
-    }
     let (Some(w), Some(c)) = (column("workload"), column("config")) else {
         return Ok(Content::Other);
     };
@@ -215,29 +201,6 @@ fn dataset(name: &str, virtualised: bool, scheme: Scheme, raw: &[Raw]) -> Datase
         });
     }
     out
-}
-
-fn locality<'a>(
-    name: &str,
-    rows: impl Iterator<Item = (usize, Vec<&'a str>)>,
-) -> Result<Vec<Locality>, ReferenceError> {
-    rows.map(|(line, row)| {
-        let remote = row[1..]
-            .iter()
-            .map(|f| f.trim_end_matches('%').parse::<f64>().map(|p| p / 100.0));
-        let remote = remote
-            .collect::<Result<_, _>>()
-            .map_err(|e| ReferenceError {
-                file: name.to_owned(),
-                line,
-                what: format!("{e} in {row:?}"),
-            })?;
-        Ok(Locality {
-            workload: row[0].to_owned(),
-            remote,
-        })
-    })
-    .collect()
 }
 
 #[cfg(test)]

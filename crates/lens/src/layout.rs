@@ -109,6 +109,12 @@ impl Shares {
         Some(Shares { upto })
     }
 
+    /// Nodes up to the last that has some.
+    pub fn nodes(&self) -> usize {
+        let full = self.upto.iter().position(|&u| u == u16::MAX);
+        1 + full.unwrap_or(self.upto.len() - 1)
+    }
+
     fn node(&self, x: u64) -> usize {
         let at = (mix(x ^ (0x666f << 40)) >> 48) as u16;
         self.upto.iter().position(|&u| at < u).unwrap_or(0)

@@ -3,7 +3,7 @@
 
 use anyhow::bail;
 use clap::Args;
-use lens::layout::{DataPolicy, HugePolicy, Nested, Policies, TablePolicy};
+use lens::layout::{DataPolicy, HugePolicy, Nested, Policies, Shares, TablePolicy};
 use lens::machine::Machine;
 use lens_papers::config::{AUTONUMA_MOVED, Setup};
 use lens_papers::workload::Scenario;
@@ -14,8 +14,8 @@ pub struct PlaceArgs {
     /// Data: a node, or first-touch, autonuma or interleave [default: 0]
     #[arg(long, value_delimiter = ',', value_parser = data, conflicts_with = "config")]
     data: Vec<Named<DataPolicy>>,
-    /// Page tables (in a virtual machine the guest's): a node, or stock,
-    /// replicated, migrated or random [default: 0]
+    /// Page tables (in a virtual machine the guest's): a node, or stock, replicated,
+    /// migrated or random, or counts by node (14/32/29/25) [default: 0]
     #[arg(long, value_delimiter = ',', value_parser = tables, conflicts_with = "config")]
     gpt: Vec<Named<TablePolicy>>,
     /// Nested tables, for a virtual machine, likewise [default: no hypervisor]
@@ -72,12 +72,18 @@ fn tables(name: &str) -> Result<Named<TablePolicy>, String> {
         "replicated" => Some(TablePolicy::Replicated),
         "migrated" => Some(TablePolicy::Migrated),
         "random" => Some(TablePolicy::Random),
+        counts if counts.contains('/') => {
+            let counts = counts.split('/').map(|n| n.parse().map(u32::into));
+            let counts: Option<Vec<u64>> = counts.collect::<Result<_, _>>().ok();
+            let shares = counts.and_then(|counts| Shares::of(&counts));
+            shares.map(TablePolicy::Found)
+        }
         node => node.parse().ok().map(TablePolicy::Fixed),
     };
     named(
         name,
         what,
-        "numbers of nodes, stock, replicated, migrated and random",
+        "numbers of nodes, stock, replicated, migrated, random, and counts by node with `/` between",
     )
 }
 
@@ -198,6 +204,7 @@ fn nodes(s: &Setup) -> impl Iterator<Item = usize> {
     };
     let table = |t| match t {
         TablePolicy::Fixed(n) => Some(n),
+        TablePolicy::Found(shares) => Some(shares.nodes() - 1),
         _ => None,
     };
     let nested = s.policies.nested.and_then(|n| table(n.tables));
@@ -274,6 +281,27 @@ mod tests {
                 "data 1 gpt replicated 4k"
             ]
         );
+    }
+
+    #[test]
+    fn counted_shares_of_tables_are_a_placement() {
+        // Canneal in Mitosis' Figure 4: seen from the sockets, 86, 68, 71 and 75 % of
+        // its leaf entries are remote.
+        let s = &setups("--wide --gpt 14/32/29/25").unwrap()[0];
+        assert_eq!(s.name, "data 0 gpt 14/32/29/25 4k wide");
+        let m = Machine::builtin("e7-4850v3").unwrap();
+        let w = lens_papers::workload::workload("Canneal", s.scenario).unwrap();
+        let layout = lens::layout::Layout::on(&m, &w.regions, s.policies);
+        for (socket, published) in [0.86, 0.68, 0.71, 0.75].into_iter().enumerate() {
+            let remote = layout.remote_leaf_share(socket);
+            assert!((remote - published).abs() < 0.02, "{socket}: {remote}");
+        }
+        let e = setups("--gpt 1/2/3/4/5").unwrap_err().to_string();
+        assert!(e.contains("node 4") && e.contains("0 to 3"), "{e}");
+        assert!(setups("--gpt 1/2/3/4/0").is_ok());
+        for counts in ["0/0", "1/", "1/x"] {
+            assert!(place(&format!("--gpt {counts}")).is_err(), "{counts}");
+        }
     }
 
     #[test]
