@@ -149,6 +149,8 @@ pub struct Left {
     pub closed: [f64; 2],
     /// See there.
     pub closed_rows: usize,
+    /// Of the model for these rows alone, which is what the closed form stands beside.
+    pub model_there: [f64; 2],
     /// Share of published values in their intervals. A row whose program's
     /// constant could not be fitted counts as outside.
     pub coverage: f64,
@@ -164,17 +166,24 @@ fn quantile(mut values: Vec<f64>, q: f64) -> f64 {
     }
 }
 
+fn scored(rows: &[Row], which: impl Fn(&Row) -> bool) -> Vec<&Row> {
+    rows.iter()
+        .filter(|r| r.apart.is_none() && which(r))
+        .collect()
+}
+
+fn median_and_p90(errors: &[f64]) -> [f64; 2] {
+    [0.5, 0.9].map(|q| quantile(errors.to_vec(), q))
+}
+
 /// Judges those of `rows` that are scored and that `which` takes, each by
 /// programs other than its own.
 ///
 /// # Errors
 /// [`NoForm`] if the closed form cannot be fitted.
 pub fn leave_one_out(rows: &[Row], which: impl Fn(&Row) -> bool) -> Result<Left, NoForm> {
-    let scored: Vec<&Row> = rows
-        .iter()
-        .filter(|r| r.apart.is_none() && which(r))
-        .collect();
-    let mut closed = Vec::new();
+    let scored = scored(rows, &which);
+    let (mut closed, mut there) = (Vec::new(), Vec::new());
     let mut forms: Vec<(&str, bool, ClosedForm)> = Vec::new();
     for r in scored.iter().filter(|r| r.remote.is_some()) {
         let known = |f: &&(&str, bool, ClosedForm)| f.0 == r.workload && f.1 == r.virtualised;
@@ -191,24 +200,39 @@ pub fn leave_one_out(rows: &[Row], which: impl Fn(&Row) -> bool) -> Result<Left,
                 form
             }
         };
-        closed.extend(form.of(r).map(|p| (p / r.published - 1.0).abs()));
+        if let Some(p) = form.of(r) {
+            closed.push((p / r.published - 1.0).abs());
+            there.push(r.error().abs());
+        }
     }
+    Ok(Left {
+        closed: median_and_p90(&closed),
+        closed_rows: closed.len(),
+        model_there: median_and_p90(&there),
+        ..without_closed_form(rows, which)
+    })
+}
+
+/// [`leave_one_out`] but for the closed form.
+pub fn without_closed_form(rows: &[Row], which: impl Fn(&Row) -> bool) -> Left {
+    let scored = scored(rows, which);
     let intervals: Vec<(&Row, Interval)> = scored
         .iter()
         .filter_map(|r| Some((*r, interval_for(r, rows)?)))
         .collect();
     let inside = |(r, i): &&(&Row, Interval)| !r.missed && i.holds(r.published / r.predicted);
+    let share = |n: usize| n as f64 / intervals.len().max(1) as f64;
     let widths = intervals.iter().map(|(_, i)| i.half_width()).collect();
     let errors: Vec<f64> = scored.iter().map(|r| r.error().abs()).collect();
-    let both = |v: &[f64]| [0.5, 0.9].map(|q| quantile(v.to_vec(), q));
-    Ok(Left {
+    Left {
         rows: scored.len(),
-        model: both(&errors),
-        closed: both(&closed),
-        closed_rows: closed.len(),
-        coverage: intervals.iter().filter(inside).count() as f64 / intervals.len().max(1) as f64,
+        model: median_and_p90(&errors),
+        closed: [f64::NAN; 2],
+        closed_rows: 0,
+        model_there: [f64::NAN; 2],
+        coverage: share(intervals.iter().filter(inside).count()),
         half_width: quantile(widths, 0.5),
-    })
+    }
 }
 
 #[cfg(test)]
@@ -260,6 +284,26 @@ mod tests {
         let half = Interval::about(most, 1.5).half_width();
         assert!((half / 0.18 - 1.0).abs() < 0.05, "{n} {half}");
         assert_eq!((n, bound_of(&rows, true, None, |_| true)), (200, None));
+    }
+
+    #[test]
+    fn the_closed_form_stands_beside_the_model_on_rows_that_it_has() {
+        // Runs over all sockets have no closed form.
+        let mut rows = placed(&[[0.2, 0.0], [0.3, 0.2], [0.4, 0.45]]);
+        for (i, r) in rows.iter_mut().enumerate() {
+            r.workload = format!("w{}", i / 32);
+            r.predicted = 1.1 * r.published;
+        }
+        let mut wide = rows[..40].to_vec();
+        for r in &mut wide {
+            r.remote = None;
+            r.predicted = 3.0 * r.published;
+        }
+        rows.extend(wide);
+        let left = leave_one_out(&rows, |_| true);
+        assert_eq!((left.rows, left.closed_rows), (136, 96));
+        assert!((left.model_there[1] - 0.1).abs() < 1e-9, "{left:?}");
+        assert!(left.model[1] > 1.9 && left.closed[1] < 0.1, "{left:?}");
     }
 
     #[test]

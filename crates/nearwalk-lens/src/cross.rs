@@ -38,8 +38,18 @@ pub fn print(rows: &[Row]) -> anyhow::Result<()> {
             continue;
         }
         println!(
-            "  {:<22} {:>4}  {:>6} {:>6}  {:>8} {:>6}  {:>8} {:>6}  orders",
-            title, "rows", "median", "90th", "coverage", "half", "formula", "90th"
+            "  {:<22} {:>4}  {:>6} {:>6}  {:>8} {:>6}  {:>4} {:>7} {:>6}  {:>7} {:>6}  orders",
+            title,
+            "rows",
+            "median",
+            "90th",
+            "coverage",
+            "half",
+            "of",
+            "formula",
+            "90th",
+            "model",
+            "90th"
         );
         for class in Class::ALL {
             let of = |r: &Row| r.virtualised == virtualised && r.class == class;
@@ -91,18 +101,23 @@ fn orders(rows: &[Row], which: impl Fn(&Row) -> bool) -> (usize, usize) {
 
 fn line(title: &str, l: &Left, (wrong, pairs): (usize, usize)) {
     let percent = |x: f64| format!("{:.1}%", 100.0 * x);
-    let closed = match l.closed_rows {
+    // The closed form, for the rows that it has a value for, and the model for the same.
+    let [closed, there] = [l.closed, l.model_there].map(|both| match l.closed_rows {
         0 => ["-".to_owned(), "-".to_owned()],
-        _ => l.closed.map(percent),
-    };
+        _ => both.map(percent),
+    });
     println!(
-        "    {title:<20} {:>4}  {:>6} {:>6}  {:>8} {:>6}  {:>8} {:>6}  {wrong} of {pairs} wrong",
+        "    {title:<20} {:>4}  {:>6} {:>6}  {:>8} {:>6}  {:>4} {:>7} {:>6}  {:>7} {:>6}  \
+         {wrong} of {pairs} wrong",
         l.rows,
         percent(l.model[0]),
         percent(l.model[1]),
         percent(l.coverage),
         percent(l.half_width),
+        l.closed_rows,
         closed[0],
-        closed[1]
+        closed[1],
+        there[0],
+        there[1]
     );
 }
