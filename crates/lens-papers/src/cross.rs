@@ -154,6 +154,9 @@ pub struct Left {
     /// Share of published values in their intervals. A row whose program's
     /// constant could not be fitted counts as outside.
     pub coverage: f64,
+    /// The same if rows count as outside, too, whose program has the widest window
+    /// and a base below the generator's.
+    pub strict: f64,
     /// Median of half the intervals' widths.
     pub half_width: f64,
 }
@@ -231,6 +234,13 @@ pub fn without_closed_form(rows: &[Row], which: impl Fn(&Row) -> bool) -> Left {
         closed_rows: 0,
         model_there: [f64::NAN; 2],
         coverage: share(intervals.iter().filter(inside).count()),
+        strict: share(
+            intervals
+                .iter()
+                .filter(inside)
+                .filter(|(r, _)| !r.pinned)
+                .count(),
+        ),
         half_width: quantile(widths, 0.5),
     }
 }
@@ -284,6 +294,18 @@ mod tests {
         let half = Interval::about(most, 1.5).half_width();
         assert!((half / 0.18 - 1.0).abs() < 0.05, "{n} {half}");
         assert_eq!((n, bound_of(&rows, true, None, |_| true)), (200, None));
+    }
+
+    #[test]
+    fn a_window_at_its_bound_counts_as_missed_in_the_strict_share_alone() {
+        let mut rows = rows(5, 40, 0.2);
+        let before = leave_one_out(&rows, |_| true);
+        assert_eq!(before.strict, before.coverage);
+        let w0 = rows.iter_mut().filter(|r| r.workload == "w0");
+        w0.for_each(|r| r.pinned = true);
+        let left = leave_one_out(&rows, |_| true);
+        assert_eq!(left.coverage, before.coverage);
+        assert!(left.strict < before.strict - 0.15, "{left:?}");
     }
 
     #[test]

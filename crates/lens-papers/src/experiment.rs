@@ -140,6 +140,9 @@ fn pace_at(effort: f64, default_base: f64) -> Pace {
 pub enum Met {
     /// It is what was asked for.
     Yes,
+    /// It is, but with the widest window that may be and a base below the generator's:
+    /// what was to be fitted is at its bound, and something else made up for it.
+    Widest,
     /// It would have gone further than what may be.
     AtBound,
     /// Nothing that may be comes near it.
@@ -195,6 +198,7 @@ pub fn fit_pace(
     let met = match () {
         () if out_of_reach => Met::OutOfReach,
         () if lo < hi && is_at_end(effort) => Met::AtBound,
+        () if effort < 1.0 => Met::Widest,
         () => Met::Yes,
     };
     (pace_at(effort, w.default_base), met)
@@ -216,18 +220,29 @@ mod tests {
     use crate::config::{Scheme, Setup};
     use crate::workload::{Scenario, workload};
 
+    const BUDGET: Budget = Budget {
+        warm_up: 100_000,
+        measured: 30_000,
+    };
+
     /// A fit to `share`, and the share that comes of it.
     fn fit(share: f64) -> (Pace, Met, f64) {
+        fit_from(None, |_| share)
+    }
+
+    /// The same of a generator with `base`, or its own, to what `share` makes of the
+    /// shares that paces have.
+    fn fit_from(
+        base: Option<f64>,
+        share: impl Fn(&dyn Fn(Pace) -> f64) -> f64,
+    ) -> (Pace, Met, f64) {
         let m = Machine::builtin("e7-4850v3").unwrap();
-        let w = workload("HashJoin", Scenario::Thin).unwrap();
+        let mut w = workload("HashJoin", Scenario::Thin).unwrap();
+        w.default_base = base.unwrap_or(w.default_base);
         let setup = Setup::parse("LP-LD", Scheme::Mitosis).unwrap();
-        let budget = Budget {
-            warm_up: 100_000,
-            measured: 30_000,
-        };
-        let (pace, met) = fit_pace(&m, &w, &setup, share, budget);
-        let got = run(&m, &w, &setup, pace, budget, 1).walk_share();
-        (pace, met, got)
+        let of = |pace| run(&m, &w, &setup, pace, BUDGET, 1).walk_share();
+        let (pace, met) = fit_pace(&m, &w, &setup, share(&of), BUDGET);
+        (pace, met, of(pace))
     }
 
     #[test]
@@ -244,6 +259,18 @@ mod tests {
         assert!(share < 0.8, "out of reach: {share}");
         assert_eq!(pace.base, 10.0);
         assert!(pace.window < MAX_WINDOW / 2.0, "{pace:?}");
+    }
+
+    #[test]
+    fn a_share_that_only_a_lower_base_has_is_met_at_the_widest_window() {
+        // Of a generator that computes for so long that no window has more walks.
+        let (base, window) = (600.0, MAX_WINDOW);
+        let (pace, met, share) = fit_from(Some(2000.0), |of| of(Pace { base, window }));
+        assert_eq!((met, pace.window), (Met::Widest, MAX_WINDOW), "{share}");
+        assert!((pace.base / 600.0 - 1.0).abs() < 0.1, "{pace:?}");
+        // With that base it is a fit like others.
+        let (_, met, _) = fit_from(Some(400.0), |of| of(Pace { base, window }));
+        assert_eq!(met, Met::Yes);
     }
 
     #[test]

@@ -54,6 +54,8 @@ pub struct Row {
     pub remote: Option<Remote>,
     /// Whether its program's constant could not be fitted.
     pub missed: bool,
+    /// Whether it was only with the widest window and a lower base ([`Met::Widest`]).
+    pub pinned: bool,
 }
 
 impl Row {
@@ -230,6 +232,10 @@ pub fn rows(
             .iter()
             .position(|x| x.workload == r.workload && x.setup.name == r.setup.baseline)
     };
+    let met = |r: &Run| {
+        let of_it = |f: &&Fitted| f.workload == r.workload && f.scenario == r.setup.scenario;
+        fitted.iter().find(of_it).map_or(Met::Yes, |f| f.met)
+    };
     let mut out = Vec::new();
     for (i, (r, p)) in data.runs.iter().zip(predicted).enumerate() {
         let Some(p) = p else { continue };
@@ -243,9 +249,8 @@ pub fn rows(
             class,
             apart: apart(data, i, b),
             base_walks: by_dimension(&data.runs[b]),
-            missed: fitted.iter().any(|f| {
-                f.met != Met::Yes && f.workload == r.workload && f.scenario == r.setup.scenario
-            }),
+            missed: matches!(met(r), Met::AtBound | Met::OutOfReach),
+            pinned: met(r) == Met::Widest,
             remote: (!wide && class != Class::Fragmented)
                 .then(|| Remote::of(&r.setup.policies, hog)),
             dataset: data.name.clone(),
@@ -383,6 +388,7 @@ pub(crate) fn row(config: &str, published: f64, predicted: f64) -> Row {
         base_walks: None,
         remote: None,
         missed: false,
+        pinned: false,
     }
 }
 
@@ -413,6 +419,13 @@ mod tests {
                 nested: 0.0,
             };
             let rows = rows(&m, &data, &fitted, &[Some(p); 2]);
+            let pinned = Fitted {
+                met: Met::Widest,
+                ..fitted[0].clone()
+            };
+            let again = super::rows(&m, &data, &[pinned], &[Some(p); 2]);
+            assert!(again[1].pinned && !again[1].missed);
+            assert!(!rows[1].pinned);
             (fitted[0].met, rows[1].missed)
         };
         assert_eq!(missed(500), (Met::Yes, false));

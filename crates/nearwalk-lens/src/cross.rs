@@ -25,6 +25,16 @@ pub fn print(rows: &[Row]) -> anyhow::Result<()> {
              as outside"
         );
     }
+    let pinned = rows
+        .iter()
+        .filter(|r| r.apart.is_none() && r.pinned)
+        .count();
+    if pinned > 0 {
+        println!(
+            "  {pinned} rows are of programs fitted with the widest window and a base below their \
+             generator's: they count as outside in the column `strict`"
+        );
+    }
     println!(
         "  apart: {} rows placed as what they are divided by, {} as an earlier row, {} of the program \
          that machines are fitted to",
@@ -38,12 +48,13 @@ pub fn print(rows: &[Row]) -> anyhow::Result<()> {
             continue;
         }
         println!(
-            "  {:<22} {:>4}  {:>6} {:>6}  {:>8} {:>6}  {:>4} {:>7} {:>6}  {:>7} {:>6}  orders",
+            "  {:<22} {:>4}  {:>6} {:>6}  {:>8} {:>6} {:>6}  {:>4} {:>7} {:>6}  {:>7} {:>6}  orders",
             title,
             "rows",
             "median",
             "90th",
             "coverage",
+            "strict",
             "half",
             "of",
             "formula",
@@ -107,12 +118,13 @@ fn line(title: &str, l: &Left, (wrong, pairs): (usize, usize)) {
         _ => both.map(percent),
     });
     println!(
-        "    {title:<20} {:>4}  {:>6} {:>6}  {:>8} {:>6}  {:>4} {:>7} {:>6}  {:>7} {:>6}  \
+        "    {title:<20} {:>4}  {:>6} {:>6}  {:>8} {:>6} {:>6}  {:>4} {:>7} {:>6}  {:>7} {:>6}  \
          {wrong} of {pairs} wrong",
         l.rows,
         percent(l.model[0]),
         percent(l.model[1]),
         percent(l.coverage),
+        percent(l.strict),
         percent(l.half_width),
         l.closed_rows,
         closed[0],

@@ -209,6 +209,7 @@ mod tests {
             base_walks: None,
             remote: None,
             missed: false,
+            pinned: false,
         };
         let s = chart("a < b", &[row("GUPS", "LP-LD"), row("XSBench", "RPI-LD+M")]);
         for text in [

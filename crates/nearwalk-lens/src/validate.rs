@@ -291,6 +291,7 @@ fn print_dataset(data: &Dataset, fitted: &[Fitted], rows: &[Row], all: &[Row]) {
             f.from,
             match f.met {
                 Met::Yes => "",
+                Met::Widest => ": THE WIDEST WINDOW, with a base below the generator's",
                 Met::AtBound => ": AT A BOUND",
                 Met::OutOfReach => ": OUT OF REACH, nearly the largest share that there is",
             }
