@@ -11,7 +11,7 @@
 //! what they take of all walkers'.
 
 use crate::class::{Apart, Class, Remote};
-use crate::doubt::{Interval, bound, error};
+use crate::doubt::{INSIDE, Interval, bound, error};
 use crate::validate::Row;
 
 /// The interval of `row` from errors of other programs in its class, natively
@@ -160,6 +160,50 @@ pub struct Left {
     /// Median of half the intervals' widths.
     pub half_width: f64,
 }
+
+/// What predictions for programs that are left out should reach; of `left`, with so many
+/// wrong orders of pairs, what does not. Orders count natively alone.
+pub fn missed_targets(left: &Left, wrong: usize, virtualised: bool) -> Vec<String> {
+    let [median, p90] = match virtualised {
+        false => [0.07, 0.20],
+        true => [0.10, 0.25],
+    };
+    let percent = |x: f64| 100.0 * x;
+    let mut out = Vec::new();
+    for (what, is, most) in [
+        ("median error", left.model[0], median),
+        ("90th percentile", left.model[1], p90),
+    ] {
+        if is.is_nan() || is > most {
+            out.push(format!(
+                "{what} {:.1} %, not {:.0} %",
+                percent(is),
+                percent(most)
+            ));
+        }
+    }
+    if left.strict < INSIDE {
+        out.push(format!(
+            "inside {:.0} %, not {:.0} %",
+            percent(left.strict),
+            percent(INSIDE)
+        ));
+    }
+    if left.half_width.is_nan() || left.half_width > HALF_WIDTH {
+        out.push(format!(
+            "half width {:.0} %, not {:.0} %",
+            percent(left.half_width),
+            percent(HALF_WIDTH)
+        ));
+    }
+    if wrong > 0 && !virtualised {
+        out.push(format!("{wrong} wrong orders, not 0"));
+    }
+    out
+}
+
+/// Median half width that intervals should have at most.
+const HALF_WIDTH: f64 = 0.15;
 
 fn quantile(mut values: Vec<f64>, q: f64) -> f64 {
     values.sort_by(f64::total_cmp);
@@ -326,6 +370,46 @@ mod tests {
         assert_eq!((left.rows, left.closed_rows), (136, 96));
         assert!((left.model_there[1] - 0.1).abs() < 1e-9, "{left:?}");
         assert!(left.model[1] > 1.9 && left.closed[1] < 0.1, "{left:?}");
+    }
+
+    #[test]
+    fn targets_are_missed_by_name() {
+        let good = Left {
+            rows: 10,
+            model: [0.07, 0.20],
+            closed: [0.0; 2],
+            closed_rows: 0,
+            model_there: [0.0; 2],
+            coverage: 0.95,
+            strict: 0.90,
+            half_width: 0.15,
+        };
+        let none = missed_targets(&good, 0, false);
+        assert!(none.is_empty(), "{none:?}");
+        let why = |l: Left, wrong, virtualised| missed_targets(&l, wrong, virtualised).join("; ");
+        let left = |f: fn(&mut Left)| {
+            let mut left = good.clone();
+            f(&mut left);
+            left
+        };
+        let w = why(left(|l| l.model[0] = 0.08), 0, false);
+        assert_eq!(w, "median error 8.0 %, not 7 %");
+        assert_eq!(why(left(|l| l.model = [0.08, 0.25]), 0, true), "");
+        assert_eq!(
+            why(left(|l| l.model[1] = 0.26), 0, true),
+            "90th percentile 26.0 %, not 25 %"
+        );
+        // A fit at a bound does not help.
+        let w = why(left(|l| l.strict = 0.74), 0, true);
+        assert_eq!(w, "inside 74 %, not 90 %");
+        let w = why(left(|l| l.half_width = 0.22), 0, true);
+        assert_eq!(w, "half width 22 %, not 15 %");
+        assert_eq!(why(good.clone(), 1, false), "1 wrong orders, not 0");
+        assert_eq!(why(good.clone(), 1, true), "");
+        assert_eq!(
+            why(left(|l| l.model[0] = f64::NAN), 0, true),
+            "median error NaN %, not 10 %"
+        );
     }
 
     #[test]

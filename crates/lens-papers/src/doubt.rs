@@ -74,7 +74,7 @@ pub fn error(predicted: f64, published: f64) -> f64 {
 }
 
 /// Part of the rows that an interval is meant to hold.
-const INSIDE: f64 = 0.9;
+pub const INSIDE: f64 = 0.9;
 
 /// The error that one more of the kind of `errors` stays below with [`INSIDE`];
 /// `None` if they are too few to tell.

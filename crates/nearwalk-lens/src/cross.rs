@@ -2,7 +2,9 @@
 //! `nearwalk lens validate --cross`: what leaving one program out says.
 
 use lens_papers::class::{Apart, Class};
-use lens_papers::cross::{Left, bound_of, interval_for, leave_one_out};
+use lens_papers::cross::{
+    Left, bound_of, interval_for, leave_one_out, missed_targets, without_closed_form,
+};
 use lens_papers::doubt::row_of;
 use lens_papers::validate::{Row, ordered_pairs};
 
@@ -84,6 +86,29 @@ pub fn print(rows: &[Row]) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Prints what predictions should reach and do not; true if that is nothing.
+pub fn verdict(rows: &[Row]) -> bool {
+    println!(
+        "\nTargets, with one program left out at a time and fits at a bound, those with the widest \
+         window too, counted as outside"
+    );
+    let mut met = true;
+    for (title, virtualised) in [("native", false), ("virtual", true)] {
+        let of = |r: &Row| r.virtualised == virtualised;
+        let left = without_closed_form(rows, of);
+        if left.rows == 0 {
+            continue;
+        }
+        let missed = missed_targets(&left, orders(rows, of).0, virtualised);
+        met &= missed.is_empty();
+        match &*missed {
+            [] => println!("  {title}: met"),
+            missed => println!("  {title}: missed: {}", missed.join("; ")),
+        }
+    }
+    met
 }
 
 /// What intervals of all classes are made of, as [`lens_papers::doubt`] keeps them.

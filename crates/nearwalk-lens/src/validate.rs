@@ -18,7 +18,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Debug, Args)]
-#[command(after_help = "Exit status: 0 when every target is met, 1 when one is missed.")]
+#[command(
+    after_help = "Exit status: 0 when every target is met, 3 when one is missed, 1 when \
+    there is nothing to predict or something cannot be read or written, 2 for wrong usage. The \
+    targets are those of docs/lens.md, for all programs, one left out at a time: with --only or \
+    --counters none is judged."
+)]
 pub struct ValidateArgs {
     /// Directory of CSV files in the format of the papers' artifacts
     #[arg(long)]
@@ -62,6 +67,17 @@ pub struct ValidateArgs {
 }
 
 pub fn run(a: &ValidateArgs) -> anyhow::Result<ExitCode> {
+    Ok(match judge(a)? {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(MISSED),
+    })
+}
+
+/// Exit status when a target is missed.
+const MISSED: u8 = 3;
+
+/// Does what is asked for; false if it is to judge targets and one is missed.
+fn judge(a: &ValidateArgs) -> anyhow::Result<bool> {
     let budget = if a.quick { Budget::QUICK } else { Budget::FULL };
     let jobs = util::jobs(a.jobs);
     let mut names: Vec<_> = std::fs::read_dir(&a.reference)
@@ -117,11 +133,12 @@ pub fn run(a: &ValidateArgs) -> anyhow::Result<ExitCode> {
     if all.is_empty() {
         anyhow::bail!("no runs to predict in {}", a.reference.display());
     }
-    Ok(if summary(&all) {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    summary(&all);
+    if a.only.is_some() {
+        println!("Targets are for all programs: not judged with --only");
+        return Ok(true);
+    }
+    Ok(cross::verdict(&all))
 }
 
 fn compare_counters(
@@ -129,7 +146,7 @@ fn compare_counters(
     files: &[PathBuf],
     jobs: usize,
     budget: Budget,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<bool> {
     let mut logs = Vec::new();
     for path in files {
         let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
@@ -144,7 +161,7 @@ fn compare_counters(
         anyhow::bail!("no logs of counters in {}", a.reference.display());
     }
     counters::print(&util::machine(&a.native)?, &logs, jobs, budget)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(true)
 }
 
 fn export(a: &ValidateArgs, all: &[Row]) -> anyhow::Result<()> {
@@ -343,30 +360,23 @@ fn print_dataset(data: &Dataset, fitted: &[Fitted], rows: &[Row], all: &[Row]) {
     }
 }
 
-/// Prints the summary; true if every target is met.
-fn summary(all: &[Row]) -> bool {
-    let mut met = true;
+/// Prints errors of all rows, those of programs that machines are fitted to and repeated
+/// ones included: what the targets are not about.
+fn summary(all: &[Row]) {
     println!("\nSummary of predictions (all-local runs that others are divided by do not count)");
-    for (title, virtualised, median, p90) in
-        [("native", false, 0.07, 0.20), ("virtual", true, 0.10, 0.25)]
-    {
+    for (title, virtualised) in [("native", false), ("virtual", true)] {
         let s = summarise(all.iter().filter(|r| r.virtualised == virtualised));
         if s.rows == 0 {
             continue;
         }
-        let ok = s.median <= median && s.p90 <= p90 && (virtualised || s.misordered == 0);
-        met &= ok;
         println!(
-            "  {title}: {} configurations, median |error| {:.1}% (target {:.0}%), 90th percentile \
-             {:.1}% (target {:.0}%), {} of {} ordered pairs wrong: {}",
+            "  {title}: {} configurations, median |error| {:.1}%, 90th percentile {:.1}%, {} of {} \
+             ordered pairs wrong",
             s.rows,
             100.0 * s.median,
-            100.0 * median,
             100.0 * s.p90,
-            100.0 * p90,
             s.misordered,
-            s.pairs,
-            if ok { "met" } else { "missed" }
+            s.pairs
         );
     }
     println!("  by file:");
@@ -408,7 +418,6 @@ fn summary(all: &[Row]) -> bool {
             a.workload, a.config, b.config
         );
     }
-    met
 }
 
 fn print_part(dataset: &str, part: &str, s: &Summary) {
@@ -421,5 +430,37 @@ fn print_part(dataset: &str, part: &str, s: &Summary) {
             s.misordered,
             s.pairs
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: ValidateArgs,
+    }
+
+    #[test]
+    fn one_program_meets_no_targets_and_is_not_judged_when_it_is_asked_for_alone() {
+        let dir = std::env::temp_dir().join(format!("nearwalk-validate-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let judge = |more: &str| {
+            let words = ["validate", "--quick", "--reference", dir.to_str().unwrap()];
+            let words = words.into_iter().chain(more.split_whitespace());
+            let cli = <Cli as clap::Parser>::parse_from(words);
+            judge(&cli.args).map_err(|e| e.to_string())
+        };
+        assert!(judge("").unwrap_err().contains("no runs to predict"));
+        // Without shares of walks, so that nothing is fitted.
+        let text =
+            "workload,config,runtime_cycles,walk_cycles\nSTREAM,LP-LD,100,\nSTREAM,LP-RD,200,\n";
+        std::fs::write(dir.join("runs.csv"), text).unwrap();
+        // Nothing says how wrong its one row may be.
+        let judged = [judge(""), judge("--only stream")];
+        std::fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(judged, [Ok(false), Ok(true)]);
     }
 }
