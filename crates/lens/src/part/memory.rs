@@ -254,6 +254,7 @@ impl Memory for QueuedMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hash::Rng;
 
     fn memory() -> QueuedMemory {
         let mut m = Machine::builtin("e7-4850v3").unwrap();
@@ -492,5 +493,90 @@ mod tests {
         let ours = lines as f64 / (quantum * f64::from(rounds / 2)) * LINE;
         let all = ours + HOG / m.read(1, 1) * LINE;
         assert!((0.97..1.005).contains(&all), "{all}");
+    }
+
+    /// Someone who has lines under way at a node's memory, and what each brings along.
+    struct Requester {
+        from: usize,
+        home: usize,
+        lines: usize,
+        writes: bool,
+        prefetched: bool,
+    }
+
+    #[test]
+    fn whoever_asks_a_node_or_a_link_does_what_it_can_and_no_more() {
+        let mut random = Rng::new(7);
+        for case in 0..60 {
+            let mut machine = Machine::builtin("e7-4850v3").unwrap();
+            machine.memory.random_efficiency = 0.5 + random.below(6) as f64 / 10.0;
+            machine.interferer.outstanding = random.below(300) as f64;
+            let mut m = QueuedMemory::new(&machine);
+            let hog = random.below(5) as usize;
+            if hog < 4 {
+                m.add_interferer(hog);
+            }
+            let who: Vec<Requester> = (0..1 + random.below(5))
+                .map(|_| Requester {
+                    from: random.below(4) as usize,
+                    home: random.below(2) as usize,
+                    lines: 1 + random.below(200) as usize,
+                    writes: random.below(2) == 0,
+                    prefetched: random.below(2) == 0,
+                })
+                .collect();
+            let quantum = 20_000.0;
+            let mut due: Vec<Vec<f64>> = who.iter().map(|r| vec![0.0; r.lines]).collect();
+            let rounds = 300;
+            // Time that lines of each kind have taken of servers, in cycles, once
+            // waits have settled.
+            let n = m.nodes.len();
+            let (mut nodes, mut links) = (vec![0.0; n], vec![0.0; n * n]);
+            let time = quantum * f64::from(rounds / 2);
+            for round in 0..rounds {
+                for (r, due) in who.iter().zip(&mut due) {
+                    let streamed = m.nodes[r.home].unawaited;
+                    for t in due {
+                        while *t < quantum * f64::from(round + 1) {
+                            *t += m.fill(r.from, r.home, r.prefetched, r.writes);
+                            if round < rounds / 2 {
+                                continue;
+                            }
+                            let [write, other] =
+                                [r.writes, r.prefetched].map(|b| f64::from(u8::from(b)));
+                            let lines = 1.0 + write + other * streamed;
+                            nodes[r.home] += lines * m.nodes[r.home].service;
+                            if r.from != r.home {
+                                let [there, back] = [r.home * n + r.from, r.from * n + r.home];
+                                links[there] += (1.0 + other) * m.links[there].service;
+                                links[back] += write * m.links[back].service;
+                            }
+                        }
+                    }
+                }
+                if round >= rounds / 2 {
+                    // The hog's, by Little's law.
+                    for (used, server) in nodes.iter_mut().zip(&m.nodes) {
+                        *used += server.standing / (server.nominal + server.wait) * quantum;
+                    }
+                }
+                m.end_quantum(quantum);
+            }
+            for (server, used) in nodes.iter().chain(&links).enumerate() {
+                assert!(
+                    used / time < 1.01,
+                    "case {case}, server {server}: {}",
+                    used / time
+                );
+            }
+            // Nobody who has many lines under way leaves all that is on their way idle.
+            for r in who.iter().filter(|r| r.lines > 150) {
+                let [there, back] = [r.home * n + r.from, r.from * n + r.home];
+                let busiest = [nodes[r.home], links[there], links[back]]
+                    .into_iter()
+                    .fold(0.0, f64::max);
+                assert!(busiest / time > 0.9, "case {case}: {}", busiest / time);
+            }
+        }
     }
 }
