@@ -161,7 +161,7 @@ untraced() {
 		sed -nE 's/.* \.text(\+0x0*([0-9a-f]*))?$/0\2/p' | sort) \
 		<(nm "$object" | sed -nE 's/^0*([0-9a-f]*) [tT] /0\1 /p' | sort) | cut -d' ' -f2)
 	# One that may be: the question was the right one.
-	grep -qx __pgtable_repl_set_entry <<<"$traced" || {
+	grep -qx __pgtable_repl_has_copies <<<"$traced" || {
 		say "  nothing in $object can be traced"
 		return 1
 	}
