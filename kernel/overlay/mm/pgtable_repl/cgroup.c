@@ -196,20 +196,27 @@ static bool repl_group_refill(struct mm_struct *mm, void *unused,
 
 /*
  * One at a time: each goes by all others that wait for the same process.  Whoever finds
- * another one at it leaves this to the worker rather than wait, with who knows how many.
+ * another one at it leaves it to him rather than wait, with who knows how many.
  */
 static void repl_enforce_written(struct repl_group *group, struct repl_wait *wait)
 {
-	bool kept;
+	unsigned int tries;
+	bool kept = true;
 
-	if (!mutex_trylock(&group->max_mutex)) {
-		repl_group_note(group, 0);
-		return;
+	for (tries = 0; tries < 2; tries++) {
+		/* Who has the mutex looks at this once he has let go of it. */
+		smp_store_mb(group->over, true);
+		if (!mutex_trylock(&group->max_mutex))
+			return;
+		kept = repl_enforce_max(group, wait);
+		mutex_unlock(&group->max_mutex);
+		smp_mb();	/* pairs with smp_store_mb() above */
+		if (!kept)
+			break;
+		if (!READ_ONCE(group->over))
+			return;
 	}
-	kept = repl_enforce_max(group, wait);
-	mutex_unlock(&group->max_mutex);
-	if (!kept)
-		repl_group_note(group, REPL_BUSY_DELAY);
+	repl_group_note(group, kept ? 0 : REPL_BUSY_DELAY);
 }
 
 static ssize_t repl_max_write(struct kernfs_open_file *of, char *buf,

@@ -32,7 +32,7 @@ struct repl_group_policy {
  * @max: limit of @pages
  * @max_mutex: of who has written @max, while he takes down what is too much
  * @refused: copies not made because of @max
- * @over: @max was lowered, and there are still more
+ * @over: @max was lowered, and there are still more, or nobody has looked yet
  * @behind: on repl_behind while processes may have to be brought to the policy
  * @due: that is not done before then, in jiffies
  * @delay: how long those that were busy were left alone last
