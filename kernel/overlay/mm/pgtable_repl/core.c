@@ -618,7 +618,7 @@ static const struct pgtable_repl_owner_ops repl_mm_ops = {
 	.put		= pgtable_repl_mm_put,
 	.apply		= repl_mm_apply,
 	.withdraw	= pgtable_repl_mm_withdraw,
-	.build		= pgtable_repl_mm_build,
+	.build		= pgtable_repl_mm_make_up,
 	.drop		= pgtable_repl_mm_drop,
 	.trim		= pgtable_repl_mm_trim,
 };

@@ -172,6 +172,8 @@ void pgtable_repl_mm_put(struct pgtable_repl_owner *owner);
 void pgtable_repl_mm_withdraw(struct pgtable_repl_owner *owner);
 int pgtable_repl_mm_build(struct pgtable_repl_owner *owner,
 			  const nodemask_t *nodes, struct repl_wait *wait);
+int pgtable_repl_mm_make_up(struct pgtable_repl_owner *owner,
+			    const nodemask_t *nodes, struct repl_wait *wait);
 int pgtable_repl_mm_grow(struct mm_struct *mm, const nodemask_t *nodes,
 			 struct repl_wait *wait);
 int pgtable_repl_mm_drop(struct pgtable_repl_owner *owner,

@@ -100,23 +100,64 @@ static int repl_mm_build(struct mm_struct *mm, const nodemask_t *nodes,
 	return err;
 }
 
-int pgtable_repl_mm_build(struct pgtable_repl_owner *owner,
-			  const nodemask_t *nodes, struct repl_wait *wait)
+/* @noted: only where something is known to be lacking. */
+static int repl_mm_build_some(struct pgtable_repl_owner *owner, const nodemask_t *nodes,
+			      bool noted, struct repl_wait *wait)
 {
 	/* Asked for nodes that were not, a moment ago, or were to be made all the same. */
-	nodemask_t dropped = data_race(owner->dropped);
+	nodemask_t dropped = data_race(owner->dropped), build = *nodes, lacking;
 	int err;
 
 	err = pgtable_repl_lock_settled(owner->mm, wait, false);
 	if (err)
 		return err;
-	if (READ_ONCE(owner->mm->pgtable_repl->young))
+	if (noted) {
+		nodes_or(lacking, owner->lacking, owner->dropped);
+		nodes_or(lacking, lacking, owner->rebuild);
+		nodes_and(build, build, lacking);
+	}
+	if (READ_ONCE(owner->mm->pgtable_repl->young)) {
 		/* It makes them itself, when it has lived for a while: see young.c. */
 		pgtable_repl_building(owner, nodes);
-	else if (pgtable_repl_worth_building(owner, nodes))
-		return repl_mm_build(owner->mm, nodes, &dropped, wait);
+		/* Unless that has just been left to the repair, by notes that are gone now. */
+		if (!READ_ONCE(owner->mm->pgtable_repl->young))
+			pgtable_repl_rebuild(owner, nodes);
+	} else if (!nodes_empty(build) && pgtable_repl_worth_building(owner, &build)) {
+		return repl_mm_build(owner->mm, &build, &dropped, wait);
+	}
 	arch_pgtable_repl_unlock(owner->mm);
 	return 0;
+}
+
+/**
+ * pgtable_repl_mm_build() - build trees, or what they lack
+ * @owner: the address space
+ * @nodes: where
+ * @wait: as of pgtable_repl_lock()
+ *
+ * Return: 0, also if there is no room for them; -EAGAIN or -EINTR.
+ */
+int pgtable_repl_mm_build(struct pgtable_repl_owner *owner, const nodemask_t *nodes,
+			  struct repl_wait *wait)
+{
+	return repl_mm_build_some(owner, nodes, false, wait);
+}
+
+/**
+ * pgtable_repl_mm_make_up() - build what is known to be lacking
+ * @owner: the address space
+ * @nodes: where it was when that was asked
+ * @wait: as of pgtable_repl_lock()
+ *
+ * Whoever had the lock before may have built all that there is room for: it is not asked
+ * for again.
+ *
+ * Return: as above.
+ */
+int pgtable_repl_mm_make_up(struct pgtable_repl_owner *owner, const nodemask_t *nodes,
+			    struct repl_wait *wait)
+{
+	return repl_mm_build_some(owner, nodes, true, wait);
 }
 
 /**

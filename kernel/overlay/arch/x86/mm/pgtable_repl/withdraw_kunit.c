@@ -326,6 +326,32 @@ static void repl_test_dropped_is_linked_nowhere(struct kunit *test)
 	repl_test_empty(t);
 }
 
+/* Whose notes are seen to by others meanwhile is not asked for anything once more. */
+static void repl_test_makes_up_for_what_lacks(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct pgtable_repl_owner *owner;
+	struct pgtable_repl *repl;
+	unsigned int builds;
+	nodemask_t nodes, one;
+
+	repl_test_replicated(test);
+	repl = t->mm->pgtable_repl;
+	owner = &repl->owner;
+	nodes = owner->policy.nodes;
+	builds = repl->builds;
+	KUNIT_EXPECT_EQ(test, owner->ops->build(owner, &nodes, NULL), 0);
+	KUNIT_EXPECT_EQ(test, repl->builds, builds);
+	one = nodemask_of_node(first_node(nodes));
+	arch_pgtable_repl_lock(t->mm);
+	pgtable_repl_rebuild(owner, &one);
+	arch_pgtable_repl_unlock(t->mm);
+	KUNIT_EXPECT_EQ(test, owner->ops->build(owner, &nodes, NULL), 0);
+	KUNIT_EXPECT_EQ(test, repl->builds, builds + 1);
+	KUNIT_EXPECT_TRUE(test, nodes_empty(owner->lacking));
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+}
+
 /* A child waits till it has lived for a while, whoever makes up for what is lacking. */
 static void repl_test_young_waits(struct kunit *test)
 {
@@ -441,6 +467,7 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_rest_of_who_comes_back),
 	KUNIT_CASE(repl_test_outdated_is_dropped),
 	KUNIT_CASE(repl_test_dropped_is_linked_nowhere),
+	KUNIT_CASE(repl_test_makes_up_for_what_lacks),
 	KUNIT_CASE(repl_test_young_waits),
 	KUNIT_CASE(repl_test_outdated_and_off),
 	KUNIT_CASE_SLOW(repl_test_rest_is_taken_down),
