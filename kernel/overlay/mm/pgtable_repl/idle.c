@@ -23,7 +23,8 @@ static DECLARE_DELAYED_WORK(repl_idle_work, repl_idle);
 static bool repl_idle_any;	/* in the last look at all */
 static bool repl_idle_more;	/* of those that were looked at now */
 static unsigned long repl_idle_due = INITIAL_JIFFIES;	/* when all are looked at next */
-static DEFINE_MUTEX(repl_idle_mutex);	/* while one address space is looked at */
+/* While one address space is looked at, and of when that is next. */
+static DEFINE_MUTEX(repl_idle_mutex);
 
 static unsigned long repl_idle_period(void)
 {
@@ -80,44 +81,52 @@ static void repl_idle_one(struct pgtable_repl_owner *owner, struct repl_wait *wa
 	mutex_unlock(&repl_idle_mutex);
 }
 
+/* After how many jiffies to come back; 0: when one becomes lazy. */
+static unsigned long repl_idle_next(bool all)
+{
+	unsigned long period = repl_idle_period(), now = jiffies;
+
+	if (!period || !repl_idle_any)
+		return 0;
+	if (all)
+		WRITE_ONCE(repl_idle_due, now + period);
+	/* What is lost to its domain costs memory and interrupts until it goes. */
+	if (repl_idle_more)
+		return min(period, REPL_BUSY_DELAY);
+	return max((long)(repl_idle_due - now), 1L);
+}
+
 /**
  * pgtable_repl_idle_look() - one look for copies that are used no more
  * @all: at all owners, rather than at those whose last look was too long to be ended
  *
+ * The next one is queued.
+ *
  * Context: one at a time: the worker; or a test.
- * Return: after how many jiffies to come back; 0: when one becomes lazy.
+ * Return: after how many jiffies that is; 0: when one becomes lazy.
  */
 unsigned long pgtable_repl_idle_look(bool all)
 {
 	struct repl_wait wait = REPL_WAIT_USER;
-	unsigned long period, now;
+	unsigned long delay;
 
 	if (all)
 		repl_idle_any = false;
 	repl_idle_more = false;
 	pgtable_repl_for_each(all ? repl_idle_look : repl_idle_look_on, repl_idle_one,
 			      &wait);
-	period = repl_idle_period();
-	if (!period || !repl_idle_any)
-		return 0;
-	now = jiffies;
-	if (all)
-		WRITE_ONCE(repl_idle_due, now + period);
-	/* What is lost to its domain costs memory and interrupts until it goes. */
-	if (repl_idle_more)
-		return min(period, REPL_BUSY_DELAY);
-	return max((long)(READ_ONCE(repl_idle_due) - now), 1L);
+	/* Or a period that is being set would be overridden by the one before. */
+	guard(mutex)(&repl_idle_mutex);
+	delay = repl_idle_next(all);
+	if (delay)
+		mod_delayed_work(system_unbound_wq, &repl_idle_work, delay);
+	return delay;
 }
 
 static void repl_idle(struct work_struct *work)
 {
-	unsigned long delay;
-
-	if (!repl_idle_period())
-		return;
-	delay = pgtable_repl_idle_look(!time_before(jiffies, READ_ONCE(repl_idle_due)));
-	if (delay)
-		mod_delayed_work(system_unbound_wq, &repl_idle_work, delay);
+	if (repl_idle_period())
+		pgtable_repl_idle_look(!time_before(jiffies, READ_ONCE(repl_idle_due)));
 }
 
 /*
@@ -129,6 +138,21 @@ static int repl_idle_stop(void)
 	cancel_delayed_work(&repl_idle_work);
 	if (mutex_lock_killable(&repl_idle_mutex))
 		return -EINTR;
+	mutex_unlock(&repl_idle_mutex);
+	return 0;
+}
+
+/* A period from now on, as it is by now.  One address space is waited for, as above. */
+static int repl_idle_restart(void)
+{
+	unsigned long period;
+
+	if (mutex_lock_killable(&repl_idle_mutex))
+		return -EINTR;
+	period = repl_idle_period();
+	WRITE_ONCE(repl_idle_due, jiffies + period);
+	if (period)
+		mod_delayed_work(system_unbound_wq, &repl_idle_work, period);
 	mutex_unlock(&repl_idle_mutex);
 	return 0;
 }
@@ -150,12 +174,7 @@ int pgtable_repl_idle_handler(const struct ctl_table *table, int write,
 	err = proc_dointvec_minmax(&t, write, buffer, lenp, ppos);
 	if (!err && write) {
 		WRITE_ONCE(repl_idle_seconds, seconds);
-		WRITE_ONCE(repl_idle_due, jiffies + repl_idle_period());
-		if (seconds)
-			mod_delayed_work(system_unbound_wq, &repl_idle_work,
-					 repl_idle_period());
-		else
-			err = repl_idle_stop();
+		err = seconds ? repl_idle_restart() : repl_idle_stop();
 	}
 	if (write)
 		mutex_unlock(&lock);
