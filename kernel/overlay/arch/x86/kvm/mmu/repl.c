@@ -230,7 +230,7 @@ static void kvm_repl_work(struct work_struct *work)
 {
 	struct kvm_repl *repl = container_of(work, struct kvm_repl, work);
 
-	/* Who has it for long is a reader; each vCPU that is loaded asks again. */
+	/* Who has it asks again, see kvm_repl_unlock(). */
 	if (!mutex_trylock(&repl->lock))
 		return;
 	kvm_repl_renew(repl);
@@ -303,7 +303,7 @@ int kvm_repl_set(struct kvm *kvm, bool lazy, const nodemask_t *nodes)
 	if (!err) {
 		err = lazy ? kvm_repl_change_lazy(repl, nodes) :
 			     kvm_repl_change(repl, false, nodes);
-		mutex_unlock(&repl->lock);
+		kvm_repl_unlock(repl);
 	}
 	if (err && repl)
 		atomic_long_inc(&repl->refused);
@@ -332,7 +332,7 @@ int kvm_repl_trim(struct kvm *kvm)
 	/* With no vCPU running, nobody else has found out. */
 	kvm_repl_renew(repl);
 	err = kvm_repl_drop_idle(repl, 0);
-	mutex_unlock(&repl->lock);
+	kvm_repl_unlock(repl);
 	return err;
 }
 

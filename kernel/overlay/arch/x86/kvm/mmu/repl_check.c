@@ -206,7 +206,7 @@ static int kvm_repl_check_all(struct kvm_repl_check *check)
 		memset(check, 0, sizeof(*check));
 		check->kvm = kvm;
 		err = kvm_repl_check_once(check, &missed);
-		if (err || !missed)
+		if (err || !missed || check->violations)
 			return err;
 		/* One table that came and one that went look the same, but not each time. */
 		if (tries && missed != before)
@@ -237,7 +237,7 @@ static int kvm_repl_check_show(struct seq_file *m, void *v)
 	}
 	err = kvm_repl_check_all(check);
 	if (repl)
-		mutex_unlock(&repl->lock);
+		kvm_repl_unlock(repl);
 	if (err) {
 		kvfree(check);
 		return err;

@@ -83,7 +83,7 @@ static int kvm_repl_show(struct seq_file *m, void *v)
 	seq_printf(m, "drops %ld\n", repl ? atomic_long_read(&repl->drops) : 0);
 	seq_printf(m, "refused %ld\n", repl ? atomic_long_read(&repl->refused) : 0);
 	if (repl)
-		mutex_unlock(&repl->lock);
+		kvm_repl_unlock(repl);
 	kvm_repl_count_free(count);
 	return 0;
 }

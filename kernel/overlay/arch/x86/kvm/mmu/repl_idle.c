@@ -231,13 +231,11 @@ void kvm_repl_idle_work(struct work_struct *work)
 		queue_delayed_work(system_unbound_wq, &repl->idle, HZ);
 		return;
 	}
-	/* While no vCPU runs, nobody else looks whether these are the host's domains. */
-	if (kvm_repl_outdated(repl))
-		queue_work(system_unbound_wq, &repl->work);
 	/* Without memory for it, next time. */
 	kvm_repl_drop_idle(repl, period);
 	lazy = repl->map.lazy;
-	mutex_unlock(&repl->lock);
+	/* While no vCPU runs, nobody else looks whether these are the host's domains. */
+	kvm_repl_unlock(repl);
 	if (lazy)
 		queue_delayed_work(system_unbound_wq, &repl->idle, period / KVM_REPL_LOOKS);
 }

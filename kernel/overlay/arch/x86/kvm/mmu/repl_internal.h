@@ -107,6 +107,17 @@ static inline bool kvm_repl_outdated(struct kvm_repl *repl)
 	return repl->map.lazy && repl->map.gen != pgtable_repl_generation();
 }
 
+/*
+ * Let go of @repl->lock.  Who has found the map to be of other domains meanwhile could not
+ * have it made anew.
+ */
+static inline void kvm_repl_unlock(struct kvm_repl *repl)
+{
+	mutex_unlock(&repl->lock);
+	if (data_race(kvm_repl_outdated(repl)))
+		queue_work(system_unbound_wq, &repl->work);
+}
+
 /* A vCPU uses a tree. */
 static inline void kvm_repl_stamp(struct kvm_repl *repl, unsigned int key)
 {
