@@ -19,16 +19,13 @@
 struct ranger_claims ranger_claims;
 DECLARE_RWSEM(ranger_claims_lock);
 
-/* Nobody asked for it: none of a memory cgroup that is full is killed for it. */
-#define CLAIM_GFP	(GFP_KERNEL_ACCOUNT | __GFP_NORETRY | __GFP_NOWARN)
-
 /**
  * ranger_claim_alloc() - A claim that is not one of all claims yet.
  * @object: whose
  */
 struct ranger_claim *ranger_claim_alloc(void *object)
 {
-	struct ranger_claim *claim = kzalloc(sizeof(*claim), CLAIM_GFP);
+	struct ranger_claim *claim = kzalloc(sizeof(*claim), GFP_KERNEL_ACCOUNT);
 
 	if (!claim)
 		return NULL;

@@ -16,13 +16,11 @@
  */
 #include <linux/err.h>
 #include <linux/gfp.h>
-#include <linux/memcontrol.h>
 #include <linux/migrate.h>
 #include <linux/mm.h>
 #include <linux/mm_inline.h>
 #include <linux/rmap.h>
 #include <linux/rwsem.h>
-#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/swap.h>
@@ -451,18 +449,13 @@ static int claim_one(struct pass *pass, struct ranger_want *want)
 /* Makes claims for what has been found. */
 static int claim_all(struct pass *pass, bool all)
 {
-	struct mem_cgroup *memcg = get_mem_cgroup_from_mm(pass->walk.mm);
-	struct mem_cgroup *before = set_active_memcg(memcg);
 	struct ranger_want want;
 	int err = 0;
 
-	/* They are for these pages, whoever works. */
 	while (!err && ranger_survey_next(pass->walk.survey, all, &want)) {
 		err = claim_one(pass, &want);
 		put_anon_vma(want.object);
 	}
-	set_active_memcg(before);
-	mem_cgroup_put(memcg);
 	return err;
 }
 

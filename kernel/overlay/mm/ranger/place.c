@@ -297,6 +297,7 @@ static int place_new(struct ranger_claims *claims, const struct ranger_spans *sp
 		pfn = fit(claims, spans, policy, &hole);
 		nr = end - first;
 		if (pfn == RANGER_NO_PFN) {
+			placed->searches++;
 			pfn = largest(claims, spans, &hole, &nr);
 			/* What follows begins where a huge page may. */
 			nr = ALIGN_DOWN(first + nr, PIECE_MIN);
