@@ -21,8 +21,8 @@
 #include <asm/pgtable_repl_loops.h>
 #else
 
-/* Whether any table has copies; cheaper than the next. */
-static inline bool pte_copies_active(void)
+/* Whether any table of an address space may have copies; cheaper than the next. */
+static inline bool pte_copies_active(struct mm_struct *mm)
 {
 	return false;
 }

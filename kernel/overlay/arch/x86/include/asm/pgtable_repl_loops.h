@@ -7,9 +7,10 @@
 
 #include <linux/pgtable.h>
 
-static __always_inline bool pte_copies_active(void)
+/* Its state comes under the mmap lock, which the caller has. */
+static __always_inline bool pte_copies_active(struct mm_struct *mm)
 {
-	return pgtable_repl_active();
+	return pgtable_repl_active() && READ_ONCE(mm->pgtable_repl);
 }
 
 static __always_inline bool pte_table_has_copies(pte_t *ptep)
