@@ -114,6 +114,7 @@ static inline bool kvm_repl_outdated(struct kvm_repl *repl)
 static inline void kvm_repl_unlock(struct kvm_repl *repl)
 {
 	mutex_unlock(&repl->lock);
+	/* Who changes it right now does this next, too. */
 	if (data_race(kvm_repl_outdated(repl)))
 		queue_work(system_unbound_wq, &repl->work);
 }
