@@ -74,6 +74,33 @@ static int page_out(char *mem)
 	return swapped(mem);
 }
 
+/*
+ * What was read from swap and is shared by fork is clean, and in the swap cache or not,
+ * whatever the device is.  A child that frees it leaves the parent's.
+ */
+TEST_F(swap, child_frees_what_was_out)
+{
+	char *mem = repl_map_seam(LEN, ANON, -1);
+	pid_t pid;
+	int i;
+
+	ASSERT_NE(MAP_FAILED, mem);
+	for (i = 0; i < repl_topo.nr; i++) {
+		repl_fill_from(i, mem, LEN, i + 1);
+		EXPECT_LT(0, page_out(mem));
+		EXPECT_DATA(mem, LEN, i + 1);
+		pid = fork();
+		ASSERT_LE(0, pid);
+		if (!pid)
+			_exit(madvise(mem, LEN, MADV_FREE) != 0);
+		EXPECT_EQ(0, repl_wait(pid));
+		page_out(mem);
+		EXPECT_DATA(mem, LEN, i + 1);
+	}
+	EXPECT_EQ(0, repl_check(getpid()));
+	munmap(mem, LEN);
+}
+
 TEST_F(swap, swap_out_and_in)
 {
 	char *mem = repl_map_seam(LEN, ANON, -1);
