@@ -60,7 +60,7 @@ done <"$out/masks"
 [ -s "$out/masks" ] || passed=$((passed + 1))
 
 # --- the tree: functions that can have such, in their lines ---
-raw='[=(,][[:space:]]*(READ_ONCE[(])?[*][a-z_>(-]*(pte|pmd|pud)|[=(,][[:space:]]*(READ_ONCE[(])?[a-z_>-]*(pte|pmd|pud)p?[[]|pmdp_get_lockless[(]|pudp_get[(]|ptep_get_single[(]'
+raw='[=(,][[:space:]]*(READ_ONCE[(])?[*][a-z_>(-]*(pte|pmd|pud)|[=(,][[:space:]]*(READ_ONCE[(])?[a-z_>-]*(pte|pmd|pud)p?[[]|pmdp_get_lockless[(]|pudp_get[(]|ptep_get_canonical[(]'
 value='(pte|pmd|pud)_t [a-z_]+[,)]'
 use='(pte|pmd|pud)_(t |(young|dirty|modify|wrprotect|val|flags|(swp_)?mk[a-z]+|(set|clear)_flags)[(])|set_(huge_)?(pte|pmd|pud)(_at)?[(]|_establish[(]'
 cd "$tree"

@@ -145,7 +145,7 @@ static int bad_handed_on(pte_t *src_pte, pte_t *dst_pte)
 {
 	pte_t ptent;
 
-	ptent = ptep_get_single(src_pte);
+	ptent = ptep_get_canonical(src_pte);
 	if (pte_none(ptent))
 		return 0;
 	hands_on(dst_pte, ptent);
@@ -169,7 +169,7 @@ static void good_adds(pte_t *src_pte, pte_t *dst_pte)
 {
 	pte_t ptent;
 
-	ptent = ptep_get_single(src_pte);
+	ptent = ptep_get_canonical(src_pte);
 	adds(dst_pte, src_pte, ptent);
 }
 

@@ -46,7 +46,7 @@ f@p(before, pmdp_get_lockless(e), after)
 |
 f@p(before, pudp_get(e), after)
 |
-f@p(before, ptep_get_single(e), after)
+f@p(before, ptep_get_canonical(e), after)
 )
 
 @script:python@
@@ -74,7 +74,7 @@ f@p(pmdp_get_lockless(e)) & m
 |
 f@p(pudp_get(e)) & m
 |
-f@p(ptep_get_single(e)) & m
+f@p(ptep_get_canonical(e)) & m
 )
 
 @script:python@
@@ -106,7 +106,7 @@ v@p = pmdp_get_lockless(e)
 |
 v@p = pudp_get(e)
 |
-v@p = ptep_get_single(e)
+v@p = ptep_get_canonical(e)
 )
 ... when != v = new
     when any
@@ -142,7 +142,7 @@ T v@p = pmdp_get_lockless(e);
 |
 T v@p = pudp_get(e);
 |
-T v@p = ptep_get_single(e);
+T v@p = ptep_get_canonical(e);
 )
 ... when != v = new
     when any
@@ -177,7 +177,7 @@ v@p = pmdp_get_lockless(e)
 |
 v@p = pudp_get(e)
 |
-v@p = ptep_get_single(e)
+v@p = ptep_get_canonical(e)
 )
 ... when != v = new
     when any
@@ -212,7 +212,7 @@ T v@p = pmdp_get_lockless(e);
 |
 T v@p = pudp_get(e);
 |
-T v@p = ptep_get_single(e);
+T v@p = ptep_get_canonical(e);
 )
 ... when != v = new
     when any
@@ -250,7 +250,7 @@ v@p = pmdp_get_lockless(e)
 |
 v@p = pudp_get(e)
 |
-v@p = ptep_get_single(e)
+v@p = ptep_get_canonical(e)
 )
 ... when != v = new
     when any
@@ -284,7 +284,7 @@ T v@p = pmdp_get_lockless(e);
 |
 T v@p = pudp_get(e);
 |
-T v@p = ptep_get_single(e);
+T v@p = ptep_get_canonical(e);
 )
 ... when != v = new
     when any

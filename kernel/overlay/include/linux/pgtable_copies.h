@@ -34,7 +34,7 @@ static inline bool pte_table_has_copies(pte_t *ptep)
 }
 
 /* The usual accessors do for every table. */
-#define ptep_get_single			ptep_get
+#define ptep_get_canonical			ptep_get
 #define ptep_modify_prot_start_single	ptep_modify_prot_start
 #define ptep_modify_prot_commit_single	ptep_modify_prot_commit
 #define wrprotect_ptes_single		wrprotect_ptes
@@ -56,7 +56,7 @@ static inline bool pte_is_complete(pte_t pte)
 	return true;
 }
 
-/* @pte, got by ptep_get_single(@ptep), as ptep_get() would have returned it. */
+/* @pte, got by ptep_get_canonical(@ptep), as ptep_get() would have returned it. */
 static inline pte_t pte_add_copied(pte_t *ptep, pte_t pte)
 {
 	return pte;
@@ -66,7 +66,7 @@ static inline pte_t pte_add_copied(pte_t *ptep, pte_t pte)
 
 /*
  * Of the first of @nr entries at @ptep: add to the variable @pte, got by
- * ptep_get_single(@ptep), what copies have.  Tells whether it is all of them and
+ * ptep_get_canonical(@ptep), what copies have.  Tells whether it is all of them and
  * lacked nothing, as it was read: copies have nothing to add then, and need not be
  * asked again.  The canonical entry may still be incomplete when @pte is so no more.
  * A macro, since GCC 12 puts an inline function's conditions into another order.

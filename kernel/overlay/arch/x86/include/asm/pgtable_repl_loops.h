@@ -20,7 +20,7 @@ static __always_inline bool pte_table_has_copies(pte_t *ptep)
 
 /* --- without copies: the accessors as they would be without the gates --- */
 
-static __always_inline pte_t ptep_get_single(pte_t *ptep)
+static __always_inline pte_t ptep_get_canonical(pte_t *ptep)
 {
 	return READ_ONCE(*ptep);
 }
@@ -99,7 +99,7 @@ static __always_inline bool pte_is_complete(pte_t pte)
 	return !pgtable_repl_incomplete(native_pte_val(pte));
 }
 
-/* @pte, read by ptep_get_single(), with the bits that copies have. */
+/* @pte, read by ptep_get_canonical(), with the bits that copies have. */
 static __always_inline pte_t pte_add_copied(pte_t *ptep, pte_t pte)
 {
 	pteval_t val = native_pte_val(pte);

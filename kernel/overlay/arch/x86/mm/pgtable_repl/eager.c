@@ -334,7 +334,7 @@ static bool repl_eager_link(struct ptdesc *child, enum pg_level level,
 	return true;
 }
 
-static const struct repl_policy repl_eager = {
+static const struct repl_policy_ops repl_eager = {
 	.link	= repl_eager_link,
 	.build	= repl_build,
 };

@@ -466,7 +466,7 @@ static void repl_test_loop_accessors(struct kunit *test)
 		ptep_modify_prot_commit_copied(&vma, addr, t->ptep + i, pte,
 					       pte_wrprotect(pte));
 	}
-	pte = pte_add_copied(t->ptep + 3, ptep_get_single(t->ptep + 3));
+	pte = pte_add_copied(t->ptep + 3, ptep_get_canonical(t->ptep + 3));
 	KUNIT_EXPECT_TRUE(test, pte_dirty(pte));
 	wrprotect_ptes_copied(t->mm, TEST_ADDR + 2 * PAGE_SIZE, t->ptep + 2, 2,
 			      false);

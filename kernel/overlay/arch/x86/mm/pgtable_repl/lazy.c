@@ -595,7 +595,7 @@ static void repl_lazy_published(struct pgtable_repl *repl, const domainmask_t *d
 }
 
 /* There is nothing to build: trees grow as they are used. */
-static const struct repl_policy repl_lazy = {
+static const struct repl_policy_ops repl_lazy = {
 	.sparse		= true,
 	.link		= repl_lazy_link,
 	.published	= repl_lazy_published,

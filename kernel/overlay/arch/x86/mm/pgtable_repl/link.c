@@ -3,7 +3,7 @@
  * Page-table replication: entries that point to tables, in all copies.
  *
  * Whether a table that is linked gets copies, and which of its parent's copies point
- * to it, is what policies differ in: struct repl_policy.
+ * to it, is what policies differ in: struct repl_policy_ops.
  */
 #include "table.h"
 

@@ -183,7 +183,7 @@ pgd_t *repl_new_root(struct mm_struct *mm, unsigned int domain)
  */
 void repl_publish(struct mm_struct *mm, const domainmask_t *domains, bool reload)
 {
-	const struct repl_policy *policy = repl_policy(mm);
+	const struct repl_policy_ops *policy = repl_policy(mm);
 	struct pgtable_repl *repl = mm->pgtable_repl;
 	unsigned int domain;
 	nodemask_t node;
@@ -242,7 +242,7 @@ void arch_pgtable_repl_new(struct mm_struct *mm, const domainmask_t *domains)
  */
 void arch_pgtable_repl_add(struct mm_struct *mm, const domainmask_t *domains)
 {
-	const struct repl_policy *policy = repl_policy(mm);
+	const struct repl_policy_ops *policy = repl_policy(mm);
 	unsigned int domain;
 
 	/* Not published yet, but known to writers from here on. */

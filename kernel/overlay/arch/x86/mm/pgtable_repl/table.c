@@ -24,7 +24,7 @@
 #include <trace/events/pgtable_repl.h>
 
 long repl_hold_cost = REPL_COST_HOLD;
-const struct repl_policy *repl_policies[PR_PGTABLE_REPL_LAZY + 1] __ro_after_init;
+const struct repl_policy_ops *repl_policies[PR_PGTABLE_REPL_LAZY + 1] __ro_after_init;
 
 /**
  * repl_translate() - the value that a domain's copy holds for an entry

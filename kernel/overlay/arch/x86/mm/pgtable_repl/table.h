@@ -187,7 +187,7 @@ static __always_inline bool repl_takes(const struct pgtable_copy *copy,
 }
 
 /**
- * struct repl_policy - a way to have domain trees
+ * struct repl_policy_ops - a way to have domain trees
  * @sparse: its copies may hold zero for any entry; an entry of one is stored to where it
  *	is not zero, or is this task's to make: see repl_takes()
  * @link: a table at @level, locked as repl_link() has it, comes below @parent, which is
@@ -202,7 +202,7 @@ static __always_inline bool repl_takes(const struct pgtable_copy *copy,
  * says).  An address space has copies of one policy only, though perhaps not of
  * the one that is in force: those of another are outdated, and go before any are made.
  */
-struct repl_policy {
+struct repl_policy_ops {
 	bool sparse;
 	bool (*link)(struct ptdesc *child, enum pg_level level,
 		     struct pgtable_copy *parent);
@@ -211,15 +211,15 @@ struct repl_policy {
 };
 
 /* By mode; set when the system starts. */
-extern const struct repl_policy *repl_policies[PR_PGTABLE_REPL_LAZY + 1];
+extern const struct repl_policy_ops *repl_policies[PR_PGTABLE_REPL_LAZY + 1];
 
 /* Of an address space, which is not off.  Under its lock. */
-static inline const struct repl_policy *repl_policy(struct mm_struct *mm)
+static inline const struct repl_policy_ops *repl_policy(struct mm_struct *mm)
 {
 	return repl_policies[mm_repl_owner(mm)->policy.mode];
 }
 
-static inline const struct repl_policy *
+static inline const struct repl_policy_ops *
 repl_policy_of(const struct pgtable_copy *copy)
 {
 	return repl_policies[copy->sparse ? PR_PGTABLE_REPL_LAZY : PR_PGTABLE_REPL_EAGER];
