@@ -12,7 +12,7 @@
  * Modelled: switch_mm_irqs_off(), enter_lazy_tlb(), flush_tlb_func(),
  * native_flush_tlb_multi(), inc_mm_tlb_gen(), pgtable_repl_reload_cr3(),
  * repl_reload_cr3(), repl_publish() (root.c), repl_lazy_published() (lazy.c),
- * arch_pgtable_repl_withdraw(), repl_del_below() (tree.c),
+ * arch_pgtable_repl_withdraw(), repl_del_below_roots() (tree.c),
  * pgtable_repl_free_pages() (free.c), pgtable_repl_shootdown() (shootdown.c)
  * for one page.
  *
@@ -296,7 +296,7 @@ active proctype changer()
 #ifdef BUG_FILTER_LATE
 	filtered = false;
 #endif
-	atomic { tree_down = true; slot = false };	/* repl_del_below() */
+	atomic { tree_down = true; slot = false };	/* repl_del_below_roots() */
 #ifndef BUG_NO_GRACE_PERIOD
 	!irqs_off;				/* synchronize_rcu() */
 #endif

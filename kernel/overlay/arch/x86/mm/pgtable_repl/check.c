@@ -18,7 +18,7 @@
  *
  * The check only reports.
  */
-#include "table.h"
+#include "iter.h"
 
 struct repl_check {
 	struct mm_struct *mm;
@@ -171,57 +171,40 @@ static void repl_check_parent(struct repl_check *c, struct ptdesc *table,
 				  copy->domain, 0, 0);
 }
 
+/* Compare the copies of a table; @parent points to it, and is NULL for the root. */
 static void repl_check_table(struct repl_check *c, struct ptdesc *table,
 			     struct ptdesc *parent, enum pg_level level,
 			     unsigned long addr)
 {
-	pteval_t *entry = ptdesc_address(table);
-	bool root = level == repl_root_level();
 	struct pgtable_copy *copy;
-	spinlock_t *ptl;
-	unsigned int i;
 
-	ptl = repl_lockptr(c->mm, table, level);
-	spin_lock(ptl);
 	for_each_copy(copy, table)
 		repl_check_copy(c, table, copy, level, addr);
 	if (parent)
 		repl_check_parent(c, table, parent, level, addr);
-	spin_unlock(ptl);
-	if (level == PG_LEVEL_4K)
-		return;
+}
 
-	for (i = 0; i < (root ? PGD_KERNEL_START : PTRS_PER_PTE); i++) {
-		unsigned long below = repl_entry_addr(addr, level, i);
-		pteval_t val;
+/* The table that a walk's entry points to, if it still does. */
+static void repl_check_child(struct repl_check *c, struct repl_iter *iter)
+{
+	enum pg_level level = iter->level - 1;
+	struct mm_struct *mm = c->mm;
+	spinlock_t *ptl, *child_ptl;
+	pteval_t val;
 
-		/* PTE tables only stay while the lock above them is held. */
-		if (level > PG_LEVEL_2M) {
-			val = READ_ONCE(entry[i]);
-			if (repl_is_table(val))
-				repl_check_table(c, repl_child(val), table,
-						 level - 1, below);
-			cond_resched();
-			continue;
-		}
-		spin_lock(ptl);
-		val = READ_ONCE(entry[i]);
-		if (repl_is_table(val)) {
-			struct ptdesc *child = repl_child(val);
-			spinlock_t *lock = ptlock_ptr(child);
+	/* PTE tables only stay while the lock above them is held. */
+	ptl = repl_lockptr(mm, iter->table, iter->level);
+	spin_lock(ptl);
+	val = READ_ONCE(*iter->entry);
+	if (repl_is_table(val)) {
+		struct ptdesc *child = repl_child(val);
 
-			if (lock != ptl)
-				spin_lock_nested(lock, SINGLE_DEPTH_NESTING);
-			for_each_copy(copy, child)
-				repl_check_copy(c, child, copy, PG_LEVEL_4K,
-						below);
-			repl_check_parent(c, child, table, PG_LEVEL_4K, below);
-			if (lock != ptl)
-				spin_unlock(lock);
-		}
-		spin_unlock(ptl);
-		cond_resched();
+		child_ptl = repl_lock_child(mm, child, level, ptl);
+		repl_check_table(c, child, iter->table, level, iter->addr);
+		if (child_ptl)
+			spin_unlock(child_ptl);
 	}
+	spin_unlock(ptl);
 }
 
 /**
@@ -240,6 +223,7 @@ void arch_pgtable_repl_check(struct mm_struct *mm,
 	};
 	struct pgtable_repl *repl = mm_pgtable_repl(mm);
 	struct ptdesc *root = virt_to_ptdesc(mm->pgd);
+	struct repl_iter iter = { };
 	unsigned int domain;
 
 	if (!repl)
@@ -263,6 +247,14 @@ void arch_pgtable_repl_check(struct mm_struct *mm,
 	}
 	spin_lock(&mm->page_table_lock);
 	repl_check_user_root(&c);
-	spin_unlock(&mm->page_table_lock);
 	repl_check_table(&c, root, NULL, repl_root_level(), 0);
+	spin_unlock(&mm->page_table_lock);
+	for_each_repl_entry(&iter, mm, 0) {
+		if (repl_is_table(iter.val)) {
+			repl_check_child(&c, &iter);
+			if (iter.level > PG_LEVEL_2M)
+				repl_iter_below(&iter);
+		}
+		cond_resched();
+	}
 }

@@ -21,7 +21,7 @@
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <trace/events/pgtable_repl.h>
-#include "table.h"
+#include "iter.h"
 
 struct repl_build {
 	struct mm_struct *mm;
@@ -103,12 +103,11 @@ static void repl_add_copy(struct repl_build *build, struct ptdesc *table,
 }
 
 /*
- * Give the table that @entry points to its copies and point @table's copies
- * there.  Returns the child, for the caller to go on with.
+ * Give the table that an entry points to its copies, and point those of the table that
+ * the entry lies in there.  Returns whether it points to one.
  */
-static struct ptdesc *repl_add_child(struct repl_build *build,
-				     struct ptdesc *table, pteval_t *entry,
-				     enum pg_level level)
+static bool repl_add_child(struct repl_build *build, struct ptdesc *table,
+			   pteval_t *entry, enum pg_level level)
 {
 	struct mm_struct *mm = build->mm;
 	spinlock_t *ptl = repl_lockptr(mm, table, level), *child_ptl;
@@ -117,7 +116,7 @@ static struct ptdesc *repl_add_child(struct repl_build *build,
 	pteval_t val;
 
 	if (!repl_is_table(READ_ONCE(*entry)))
-		return NULL;
+		return false;
 	build->left -= REPL_COST_TABLE;
 	repl_stash_fill(build, table, entry, level);
 
@@ -125,7 +124,7 @@ static struct ptdesc *repl_add_child(struct repl_build *build,
 	val = READ_ONCE(*entry);
 	if (!repl_is_table(val)) {
 		spin_unlock(ptl);
-		return NULL;
+		return false;
 	}
 	child = repl_child(val);
 	child_ptl = repl_lock_child(mm, child, level - 1, ptl);
@@ -146,33 +145,25 @@ static struct ptdesc *repl_add_child(struct repl_build *build,
 		spin_unlock(child_ptl);
 	spin_unlock(ptl);
 	WRITE_ONCE(mm->pgtable_repl->built, mm->pgtable_repl->built + 1);
-	return child;
+	return true;
 }
 
-/* What is below a table, from @build->at on; @base is the first address that it maps. */
-static void repl_add_below(struct repl_build *build, struct ptdesc *table,
-			   enum pg_level level, unsigned long base)
+/* What is below the roots, from @build->at on, as much as goes in one hold. */
+static void repl_add_some(struct repl_build *build)
 {
-	unsigned int shift = PAGE_SHIFT + (level - 1) * (PAGE_SHIFT - 3);
-	/*
-	 * Tables of several levels may begin at one address: @at is behind that by more,
-	 * the further down they have been seen to.
-	 */
-	unsigned int seen = repl_root_level() - level + 1;
-	unsigned int i = 0, nr = PTRS_PER_PTE;
-	pteval_t *entry = ptdesc_address(table);
-	struct ptdesc *child;
+	struct repl_iter iter = { };
 
-	if (level == repl_root_level())
-		nr = PGD_KERNEL_START;
-	if (build->at > base)
-		i = (build->at - base) >> shift;
-	for (; i < nr; i++) {
-		unsigned long addr = base + ((unsigned long)i << shift);
-		bool resumed;
+	for_each_repl_entry(&iter, build->mm, build->at) {
+		unsigned long addr = repl_iter_start(&iter);
+		/*
+		 * Tables of several levels may begin at one address: @at is behind that by
+		 * more, the further down they have been seen to.
+		 */
+		unsigned int seen = repl_root_level() - iter.level + 1;
+		bool resumed, below;
 
 		build->left -= REPL_COST_EMPTY;
-		if (build->left > 0 && !repl_is_table(READ_ONCE(entry[i])))
+		if (build->left > 0 && !repl_is_table(iter.val))
 			continue;
 		/*
 		 * One that the last hold left in the middle is gone on with there: it has
@@ -182,19 +173,14 @@ static void repl_add_below(struct repl_build *build, struct ptdesc *table,
 		build->at = max(build->at, addr);
 		if (build->left <= 0 || repl_stopped(build))
 			return;
-		if (resumed)
-			child = repl_child(READ_ONCE(entry[i]));
-		else
-			child = repl_add_child(build, table, entry + i, level);
-		if (level == PG_LEVEL_2M) {
-			build->at = addr + (1UL << shift);
-		} else if (child) {
+		below = resumed || repl_add_child(build, iter.table, iter.entry,
+						  iter.level);
+		if (iter.level == PG_LEVEL_2M) {
+			build->at = repl_iter_last(&iter) + 1;
+		} else if (below) {
 			build->at = max(build->at, addr + seen);
-			repl_add_below(build, child, level - 1, addr);
+			repl_iter_below(&iter);
 		}
-		/* What is below it may not be complete. */
-		if (build->left <= 0 && level > PG_LEVEL_2M)
-			return;
 		cond_resched();
 	}
 }
@@ -236,7 +222,7 @@ void arch_pgtable_repl_add_more(struct mm_struct *mm)
 	build->domains = &repl->building;
 	build->at = repl->build_at;
 	build->left = repl_hold_cost;
-	repl_add_below(build, virt_to_ptdesc(mm->pgd), repl_root_level(), 0);
+	repl_add_some(build);
 	repl_stash_empty(build);
 	repl->build_at = build->at;
 	trace_pgtable_repl_build(mm, build->copies, repl->built, repl->to_build);

@@ -17,7 +17,7 @@
 #include <linux/mmap_lock.h>
 #include <linux/vmstat.h>
 #include <asm/tlbflush.h>
-#include "table.h"
+#include "iter.h"
 
 /* What a first pass has done. */
 struct repl_idle {
@@ -65,31 +65,25 @@ static void repl_idle_mark(struct ptdesc *table, struct pgtable_copy *copy,
 }
 
 /* First pass: tables below the root, down to PMD tables. */
-static void repl_idle_clear(struct mm_struct *mm, struct ptdesc *table,
-			    enum pg_level level, struct repl_idle *idle)
+static void repl_idle_clear(struct mm_struct *mm, struct repl_idle *idle)
 {
-	unsigned int i, nr = PTRS_PER_PTE;
-	pteval_t *entry = ptdesc_address(table);
-	struct pgtable_copy *copy;
-	spinlock_t *ptl;
+	struct repl_iter iter = { };
 
-	if (level == repl_root_level()) {
-		nr = PGD_KERNEL_START;
-	} else {
-		ptl = repl_lockptr(mm, table, level);
-		spin_lock(ptl);
-		for_each_copy(copy, table)
-			if (copy->sparse)
-				repl_idle_mark(table, copy, idle);
-		spin_unlock(ptl);
-	}
-	if (level == PG_LEVEL_2M)
-		return;
-	for (i = 0; i < nr; i++) {
-		pteval_t val = READ_ONCE(entry[i]);
+	for_each_repl_entry(&iter, mm, 0) {
+		if (repl_is_table(iter.val)) {
+			struct ptdesc *child = repl_child(iter.val);
+			struct pgtable_copy *copy;
+			spinlock_t *ptl;
 
-		if (repl_is_table(val))
-			repl_idle_clear(mm, repl_child(val), level - 1, idle);
+			ptl = repl_lockptr(mm, child, iter.level - 1);
+			spin_lock(ptl);
+			for_each_copy(copy, child)
+				if (copy->sparse)
+					repl_idle_mark(child, copy, idle);
+			spin_unlock(ptl);
+			if (iter.level > PG_LEVEL_1G)
+				repl_iter_below(&iter);
+		}
 		cond_resched();
 	}
 }
@@ -143,34 +137,28 @@ static void repl_idle_drop_child(struct repl_idle_hold *hold, struct ptdesc *tab
 /*
  * Second pass: what became unreachable in the first, from the top.  It stays so until a
  * fault links it again, and then it is not found.  False if there is more to be done from
- * @hold->at on; @addr: where @table begins.
+ * @hold->at on.
  */
-static bool repl_idle_drop(struct repl_idle_hold *hold, struct ptdesc *table,
-			   enum pg_level level, unsigned long addr)
+static bool repl_idle_drop(struct repl_idle_hold *hold)
 {
-	unsigned int i, nr = PTRS_PER_PTE;
-	pteval_t *entry = ptdesc_address(table);
+	struct repl_iter iter = { };
 
-	if (level == repl_root_level())
-		nr = PGD_KERNEL_START;
-	for (i = 0; i < nr; i++, addr += page_level_size(level)) {
-		pteval_t val = READ_ONCE(entry[i]);
-
-		if (hold->at > addr + (page_level_size(level) - 1))
-			continue;
+	for_each_repl_entry(&iter, hold->mm, hold->at) {
 		if (hold->left <= 0 && hold->moved) {
-			hold->at = addr;
+			hold->at = iter.addr;
 			return false;
 		}
 		hold->left -= REPL_COST_EMPTY;
-		if (repl_is_table(val)) {
+		if (repl_is_table(iter.val)) {
 			/* One that gets its first copy now is in use. */
-			if (READ_ONCE(repl_child(val)->pt_repl))
-				repl_idle_drop_child(hold, table, entry + i, level);
-			if (level > PG_LEVEL_2M &&
-			    !repl_idle_drop(hold, repl_child(val), level - 1, addr))
-				return false;
+			if (READ_ONCE(repl_child(iter.val)->pt_repl))
+				repl_idle_drop_child(hold, iter.table, iter.entry,
+						     iter.level);
 			cond_resched();
+			if (iter.level > PG_LEVEL_2M) {
+				repl_iter_below(&iter);
+				continue;
+			}
 		}
 		hold->moved = true;
 	}
@@ -208,7 +196,7 @@ bool arch_pgtable_repl_idle(struct mm_struct *mm, struct list_head *pages)
 	if (!root->pt_repl || !root->pt_repl->sparse)
 		return true;
 	if (!hold.at) {
-		repl_idle_clear(mm, root, repl_root_level(), &idle);
+		repl_idle_clear(mm, &idle);
 		/* It locks all tables that have copies: only for those that are to go. */
 		drop = xchg(&repl->loose, false) || idle.unlinked;
 		/* As if tables were freed: also on CPUs that only have it loaded. */
@@ -217,7 +205,7 @@ bool arch_pgtable_repl_idle(struct mm_struct *mm, struct list_head *pages)
 		if (!drop)
 			return true;
 	}
-	if (repl_idle_drop(&hold, root, repl_root_level(), 0))
+	if (repl_idle_drop(&hold))
 		return true;
 	WRITE_ONCE(repl->idle_at, hold.at);
 	return false;

@@ -64,7 +64,7 @@
 #include <trace/events/pgtable_repl.h>
 #include <asm/pgtable_repl_lazy.h>
 #include <asm/tlb.h>
-#include "table.h"
+#include "iter.h"
 
 static DEFINE_PER_CPU(struct cpumask, repl_sharer_cpus);
 
@@ -202,45 +202,47 @@ static void repl_share(struct repl_sharers *s, struct ptdesc *table)
 	}
 }
 
-/* Walk the canonical tables below @table from @start to @last, inclusive. */
-static void repl_share_range(struct repl_sharers *s, struct ptdesc *table,
-			     enum pg_level level, unsigned long start,
-			     unsigned long last)
+/* Whether a table is shared by who has a copy of it, as by what was read of one entry. */
+static bool repl_table_counts(const struct repl_sharers *s, const struct repl_iter *iter)
 {
-	unsigned int shift = page_level_shift(level);
-	unsigned int i = (start >> shift) & (PTRS_PER_PTE - 1);
-	unsigned int end = (last >> shift) & (PTRS_PER_PTE - 1);
-	unsigned long mask = page_level_size(level) - 1;
-	pteval_t *entry = ptdesc_address(table);
-	bool huge = (level == PG_LEVEL_2M && s->huge) ||
-		    (level == PG_LEVEL_1G && s->huge_1g);
-	bool shared = false;
+	if (s->retracted && iter->level == PG_LEVEL_2M && repl_none(iter->val))
+		return true;
+	if (s->recorded)
+		return false;
+	return !repl_is_table(iter->val) ||
+	       (iter->level == PG_LEVEL_2M && s->huge) ||
+	       (iter->level == PG_LEVEL_1G && s->huge_1g);
+}
 
-	for (; i <= end; i++, start = (start | mask) + 1) {
-		pteval_t val = READ_ONCE(entry[i]);
-		bool child = repl_is_table(val);
+/* Find who shares what maps from @start to @last, inclusive. */
+static void repl_share_range(struct repl_sharers *s, struct mm_struct *mm,
+			     unsigned long start, unsigned long last)
+{
+	struct repl_iter iter = { };
+	unsigned int shared = 0;	/* tables of the way, by level */
 
+	for_each_repl_entry(&iter, mm, start) {
+		if (iter.addr > last)
+			return;
 		if (!s->left--) {
 			s->left = 0;
 			s->found = s->filtered;
 			return;
 		}
-		if (!shared && ((!s->recorded && (huge || !child)) ||
-				(s->retracted && repl_none(val) &&
-				 level == PG_LEVEL_2M))) {
-			repl_share(s, table);
-			shared = true;
+		if (!(shared & BIT(iter.level)) && repl_table_counts(s, &iter)) {
+			repl_share(s, iter.table);
+			shared |= BIT(iter.level);
 		}
-		if (!child)
+		if (!repl_is_table(iter.val))
 			continue;
-		if (level == PG_LEVEL_2M) {
-			repl_add_home(s->map, repl_child(val), &s->found);
-			if (!s->recorded)
-				repl_share(s, repl_child(val));
-		} else {
-			repl_share_range(s, repl_child(val), level - 1, start,
-					 min(start | mask, last));
+		if (iter.level > PG_LEVEL_2M) {
+			shared &= ~BIT(iter.level - 1);
+			repl_iter_below(&iter);
+			continue;
 		}
+		repl_add_home(s->map, repl_child(iter.val), &s->found);
+		if (!s->recorded)
+			repl_share(s, repl_child(iter.val));
 		if (domainmask_subset(&s->filtered, &s->found))
 			return;
 	}
@@ -327,8 +329,7 @@ void __pgtable_repl_add_sharers(struct cpumask *to, struct mm_struct *mm,
 	preempt_disable();	/* the mask is this CPU's */
 	if (repl_sharers_begin(&s, mm_pgtable_repl(mm))) {
 		rcu_read_lock();
-		repl_share_range(&s, virt_to_ptdesc(mm->pgd), repl_root_level(),
-				 addr, addr);
+		repl_share_range(&s, mm, addr, addr);
 		rcu_read_unlock();
 		cpumask_or(to, to, repl_sharer_mask(mm, &s));
 	} else {
@@ -415,8 +416,7 @@ const struct cpumask *pgtable_repl_shootdown(struct mm_struct *mm,
 	/* Not all (TLB_FLUSH_ALL), nor the LDT. */
 	if (start < end && end <= TASK_SIZE_MAX) {
 		rcu_read_lock();
-		repl_share_range(&s, virt_to_ptdesc(mm->pgd), repl_root_level(),
-				 start, end - 1);
+		repl_share_range(&s, mm, start, end - 1);
 		rcu_read_unlock();
 		cpus = repl_sharer_mask(mm, &s);
 	}

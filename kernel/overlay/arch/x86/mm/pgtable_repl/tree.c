@@ -7,7 +7,7 @@
  */
 #include <linux/sched/mm.h>
 #include <asm/pgtable_repl_root.h>
-#include "table.h"
+#include "iter.h"
 
 /*
  * Save the accessed and dirty bits of a copy that is going away.  The canonical
@@ -153,39 +153,33 @@ static bool repl_is_due(pteval_t *entry, const domainmask_t *domains, long *cost
 	return due;
 }
 
-static void repl_del_below(struct mm_struct *mm, struct ptdesc *table,
-			   enum pg_level level, const domainmask_t *domains,
-			   struct list_head *pages)
+/*
+ * Parents first: a table linked meanwhile is only copied for domains that its parent has
+ * a copy for.
+ */
+static void repl_del_below_roots(struct mm_struct *mm, const domainmask_t *domains,
+				 struct list_head *pages)
 {
-	pteval_t *entry = ptdesc_address(table);
-	spinlock_t *ptl = repl_lockptr(mm, table, level);
-	bool root = level == repl_root_level();
-	unsigned int i;
+	struct repl_iter iter = { };
+	spinlock_t *ptl;
 	long cost = 0;
 
-	/*
-	 * Parents first: a table linked meanwhile is only copied for domains
-	 * that its parent has a copy for.
-	 */
-	if (root) {
-		arch_pgtable_repl_del_roots(mm, domains, pages);
-	} else {
-		spin_lock(ptl);
-		repl_del_copies(table, 0, domains, pages);
-		spin_unlock(ptl);
-	}
-
-	for (i = 0; i < (root ? PGD_KERNEL_START : PTRS_PER_PTE); i++) {
-		pteval_t val = READ_ONCE(entry[i]);
-
-		if (!repl_is_table(val))
+	for_each_repl_entry(&iter, mm, 0) {
+		if (!repl_is_table(iter.val))
 			continue;
-		if (level > PG_LEVEL_2M)
-			repl_del_below(mm, repl_child(val), level - 1, domains,
-				       pages);
+		if (iter.level > PG_LEVEL_2M) {
+			struct ptdesc *child = repl_child(iter.val);
+
+			ptl = repl_lockptr(mm, child, iter.level - 1);
+			spin_lock(ptl);
+			repl_del_copies(child, 0, domains, pages);
+			spin_unlock(ptl);
+			repl_iter_below(&iter);
 		/* Whoever has linked one with copies did so under the lock taken above. */
-		else if (repl_is_due(entry + i, domains, &cost))
-			repl_del_child(mm, table, entry + i, level, domains, pages);
+		} else if (repl_is_due(iter.entry, domains, &cost)) {
+			repl_del_child(mm, iter.table, iter.entry, iter.level, domains,
+				       pages);
+		}
 		cond_resched();
 	}
 }
@@ -237,54 +231,11 @@ void arch_pgtable_repl_del(struct mm_struct *mm, const domainmask_t *domains,
 	unsigned int domain;
 
 	arch_pgtable_repl_withdraw(mm, domains);
-	repl_del_below(mm, virt_to_ptdesc(mm->pgd), repl_root_level(), domains,
-		       pages);
+	arch_pgtable_repl_del_roots(mm, domains, pages);
+	repl_del_below_roots(mm, domains, pages);
 	/* A fault that found a copy which had yet to go may have linked something since. */
 	for_each_domain_in(domain, domains)
 		domainmask_clear(domain, &repl->linked);
-}
-
-struct repl_del {
-	struct mm_struct *mm;
-	const domainmask_t *domains;
-	struct list_head *pages;
-	long left;			/* of REPL_COST_HOLD */
-	unsigned long copies;		/* taken away in this hold */
-};
-
-/* Children first; false if there is more to be done below @table. */
-static bool repl_del_some_below(struct repl_del *del, struct ptdesc *table,
-				enum pg_level level)
-{
-	unsigned int i, nr = PTRS_PER_PTE;
-	pteval_t *entry = ptdesc_address(table);
-
-	if (level == repl_root_level())
-		nr = PGD_KERNEL_START;
-	for (i = 0; i < nr; i++) {
-		pteval_t val = READ_ONCE(entry[i]);
-		long cost = REPL_COST_EMPTY;
-		unsigned int gone;
-		bool due;
-
-		/* One that has none has none below it, either. */
-		due = repl_is_table(val) && repl_is_due(entry + i, del->domains, &cost);
-		del->left -= cost;
-		if (!due)
-			continue;
-		/* Each hold begins with the looks on its way, and gets further. */
-		if (del->left <= 0 && del->copies)
-			return false;
-		if (level > PG_LEVEL_2M &&
-		    !repl_del_some_below(del, repl_child(val), level - 1))
-			return false;
-		gone = repl_del_child(del->mm, table, entry + i, level, del->domains,
-				      del->pages);
-		del->left -= REPL_COST_COPY * gone;
-		del->copies += gone;
-		cond_resched();
-	}
-	return true;
 }
 
 /**
@@ -302,14 +253,38 @@ static bool repl_del_some_below(struct repl_del *del, struct ptdesc *table,
 bool arch_pgtable_repl_del_some(struct mm_struct *mm, const domainmask_t *domains,
 				struct list_head *pages)
 {
-	struct repl_del del = {
-		.mm = mm,
-		.domains = domains,
-		.pages = pages,
-		.left = repl_hold_cost,
-	};
+	struct repl_iter iter = { .twice = true };
+	long left = repl_hold_cost;
+	bool begun = false;
 
-	return repl_del_some_below(&del, virt_to_ptdesc(mm->pgd), repl_root_level());
+	for_each_repl_entry(&iter, mm, 0) {
+		unsigned int gone;
+
+		if (!iter.back) {
+			long cost = REPL_COST_EMPTY;
+			bool due;
+
+			/* One that has none has none below it, either. */
+			due = repl_is_table(iter.val) &&
+			      repl_is_due(iter.entry, domains, &cost);
+			left -= cost;
+			if (!due)
+				continue;
+			/* Each hold begins with the looks on its way, and gets further. */
+			if (left <= 0 && begun)
+				return false;
+			if (iter.level > PG_LEVEL_2M) {
+				repl_iter_below(&iter);
+				continue;
+			}
+		}
+		gone = repl_del_child(mm, iter.table, iter.entry, iter.level, domains,
+				      pages);
+		left -= REPL_COST_COPY * gone;
+		begun |= gone;
+		cond_resched();
+	}
+	return true;
 }
 
 /**
