@@ -118,12 +118,16 @@ static __always_inline bool pgtable_repl_filters(struct mm_struct *mm)
  * The CPUs that are to be told of a TLB flush: pgtable_repl_shootdown(), for the
  * gather if it is one's.
  */
-static inline const struct cpumask *
+static __always_inline const struct cpumask *
 pgtable_repl_flush_cpus(struct mm_struct *mm, unsigned long start,
 			unsigned long end)
 {
-	return pgtable_repl_shootdown(mm, start, end,
-				      current->pgtable_repl.flushing);
+	const struct mmu_gather *tlb = current->pgtable_repl.flushing;
+
+	/* For this flush alone: who runs in the middle of it may flush on his own. */
+	current->pgtable_repl.flushing = NULL;
+	return pgtable_repl_lazy_active() ?
+	       pgtable_repl_shootdown(mm, start, end, tlb) : mm_cpumask(mm);
 }
 
 /* This CPU has been told to flush @mm; a batch does not say whose (NULL). */

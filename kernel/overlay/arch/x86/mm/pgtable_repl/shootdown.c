@@ -381,11 +381,8 @@ const struct cpumask *pgtable_repl_shootdown(struct mm_struct *mm,
 	int cpu;
 
 	VM_WARN_ON_ONCE(tlb && tlb->mm != mm);
-	/* For this flush alone: who runs in the middle of it may flush on his own. */
-	current->pgtable_repl.flushing = NULL;
 	/* Also if it filters no more. */
-	if (pgtable_repl_lazy_active())
-		repl_flushed(mm, tlb, start, end);
+	repl_flushed(mm, tlb, start, end);
 	if (!pgtable_repl_filters(mm))
 		return cpus;
 	if (cpumask_any_but(cpus, smp_processor_id()) >= nr_cpu_ids)
