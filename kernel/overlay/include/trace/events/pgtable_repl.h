@@ -7,7 +7,16 @@
 
 #include <linux/mm_types.h>
 #include <linux/pgtable_repl.h>
+#include <linux/prctl.h>
 #include <linux/tracepoint.h>
+
+/* Programs that read the buffer get numbers, and the format's names for them. */
+TRACE_DEFINE_ENUM(PGTABLE_REPL_NONE);
+TRACE_DEFINE_ENUM(PGTABLE_REPL_PRCTL);
+TRACE_DEFINE_ENUM(PGTABLE_REPL_PROC);
+TRACE_DEFINE_ENUM(PGTABLE_REPL_INHERITED);
+TRACE_DEFINE_ENUM(PGTABLE_REPL_CGROUP);
+TRACE_DEFINE_ENUM(PGTABLE_REPL_SYSTEM);
 
 /* The replication of an address space was changed. */
 TRACE_EVENT(pgtable_repl_set,
@@ -33,9 +42,19 @@ TRACE_EVENT(pgtable_repl_set,
 		__assign_bitmask(del, nodes_addr(*del), MAX_NUMNODES);
 	),
 
-	TP_printk("mm=%p mode=%u source=%u add=%s del=%s", __entry->mm,
-		  __entry->mode, __entry->source, __get_bitmask(add),
-		  __get_bitmask(del))
+	TP_printk("mm=%p mode=%s source=%s add=%s del=%s", __entry->mm,
+		  __print_symbolic(__entry->mode,
+				   { PR_PGTABLE_REPL_OFF,	"off" },
+				   { PR_PGTABLE_REPL_EAGER,	"eager" },
+				   { PR_PGTABLE_REPL_LAZY,	"lazy" }),
+		  __print_symbolic(__entry->source,
+				   { PGTABLE_REPL_NONE,		"none" },
+				   { PGTABLE_REPL_PRCTL,	"prctl" },
+				   { PGTABLE_REPL_PROC,		"proc" },
+				   { PGTABLE_REPL_INHERITED,	"inherited" },
+				   { PGTABLE_REPL_CGROUP,	"cgroup" },
+				   { PGTABLE_REPL_SYSTEM,	"system" }),
+		  __get_bitmask(add), __get_bitmask(del))
 );
 
 /* Trees were built for as long as the mmap lock is held at a time. */
