@@ -185,33 +185,59 @@ TEST_F(ops, exec_programs)
 	}
 }
 
+struct ksm {
+	long run, sleep_ms, scan;	/* as they were */
+};
+
 static long merged_pages(void)
 {
 	return repl_read_long("/proc/self/ksm_merging_pages");
 }
 
-TEST_F(ops, same_page_merging)
+/* Have KSM look often.  False where there is none that can be set. */
+static bool ksm_begin(struct ksm *was)
+{
+	was->run = repl_read_long(KSM "run");
+	was->sleep_ms = repl_read_long(KSM "sleep_millisecs");
+	was->scan = repl_read_long(KSM "pages_to_scan");
+	return was->run >= 0 && merged_pages() >= 0 &&
+	       !repl_write_long(KSM "sleep_millisecs", 5) &&
+	       !repl_write_long(KSM "pages_to_scan", 1000);
+}
+
+static int ksm_end(const struct ksm *was)
+{
+	repl_write_long(KSM "sleep_millisecs", was->sleep_ms);
+	repl_write_long(KSM "pages_to_scan", was->scan);
+	return repl_write_long(KSM "run", was->run);
+}
+
+/* Merge each page of one mapping with the equal one of another. */
+static int ksm_merge(char *one, char *two)
 {
 	struct timespec pause = { .tv_nsec = 50 * 1000 * 1000 };
-	char *one = repl_map_seam(LEN, ANON, -1), *two = repl_map_seam(LEN, ANON, -1);
-	long run, sleep_ms, scan;
 
-	ASSERT_NE(MAP_FAILED, one);
-	ASSERT_NE(MAP_FAILED, two);
-	run = repl_read_long(KSM "run");
-	sleep_ms = repl_read_long(KSM "sleep_millisecs");
-	scan = repl_read_long(KSM "pages_to_scan");
-	if (run < 0 || merged_pages() < 0 || repl_write_long(KSM "sleep_millisecs", 5))
-		SKIP(return, "no KSM that can be set");
-	repl_fill_from(0, one, LEN, 1);
-	repl_fill_from(last_node(), two, LEN, 1);
-	ASSERT_EQ(0, madvise(one, LEN, MADV_MERGEABLE));
-	ASSERT_EQ(0, madvise(two, LEN, MADV_MERGEABLE));
-	repl_write_long(KSM "pages_to_scan", 1000);
-	ASSERT_EQ(0, repl_write_long(KSM "run", 1));
+	if (madvise(one, LEN, MADV_MERGEABLE) || madvise(two, LEN, MADV_MERGEABLE) ||
+	    repl_write_long(KSM "run", 1))
+		return -1;
 	/* ksmd runs at low priority; the test's own limit is the limit here. */
 	while (merged_pages() < (long)(LEN / PAGE))
 		nanosleep(&pause, NULL);
+	return 0;
+}
+
+TEST_F(ops, same_page_merging)
+{
+	char *one = repl_map_seam(LEN, ANON, -1), *two = repl_map_seam(LEN, ANON, -1);
+	struct ksm was;
+
+	ASSERT_NE(MAP_FAILED, one);
+	ASSERT_NE(MAP_FAILED, two);
+	if (!ksm_begin(&was))
+		SKIP(return, "no KSM that can be set");
+	repl_fill_from(0, one, LEN, 1);
+	repl_fill_from(last_node(), two, LEN, 1);
+	ASSERT_EQ(0, ksm_merge(one, two));
 	TH_LOG("%ld pages merged", merged_pages());
 	EXPECT_DATA(one, LEN, 1);
 	EXPECT_DATA(two, LEN, 1);
@@ -223,9 +249,39 @@ TEST_F(ops, same_page_merging)
 	EXPECT_DATA(two, LEN, 1);
 	ASSERT_EQ(0, repl_write_long(KSM "run", 2));
 	EXPECT_DATA(one, LEN / 2, 2);
-	EXPECT_EQ(0, repl_write_long(KSM "run", run));
-	repl_write_long(KSM "sleep_millisecs", sleep_ms);
-	repl_write_long(KSM "pages_to_scan", scan);
+	EXPECT_EQ(0, ksm_end(&was));
+}
+
+/*
+ * What merging gives back is a copy that nobody has written to.  A child that frees it
+ * leaves the parent's.
+ */
+TEST_F(ops, child_frees_what_was_merged)
+{
+	char *one = repl_map_seam(LEN, ANON, -1), *two = repl_map_seam(LEN, ANON, -1);
+	struct ksm was;
+	pid_t pid;
+
+	ASSERT_NE(MAP_FAILED, one);
+	ASSERT_NE(MAP_FAILED, two);
+	if (!ksm_begin(&was))
+		SKIP(return, "no KSM that can be set");
+	repl_fill_from(0, one, LEN, 1);
+	repl_fill_from(last_node(), two, LEN, 1);
+	ASSERT_EQ(0, ksm_merge(one, two));
+	ASSERT_EQ(0, madvise(two, LEN, MADV_UNMERGEABLE));
+	ASSERT_EQ(0, ksm_end(&was));
+	/* Only what is on the LRU lists can be taken for free, and not all is there yet. */
+	repl_write_file("/proc/sys/vm/drop_caches", "1");
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid)
+		_exit(madvise(two, LEN, MADV_FREE) != 0);
+	EXPECT_EQ(0, repl_wait(pid));
+	repl_write_file("/proc/sys/vm/drop_caches", "1");
+	madvise(two, LEN, MADV_PAGEOUT);
+	EXPECT_DATA(two, LEN, 1);
+	EXPECT_DATA(one, LEN, 1);
 }
 
 TEST_HARNESS_MAIN
