@@ -163,11 +163,12 @@ int pgtable_repl_idle_handler(const struct ctl_table *table, int write,
 {
 	static DEFINE_MUTEX(lock);
 	struct ctl_table t = *table;
-	int err, seconds;
+	int err, seconds, was;
 
 	if (write && mutex_lock_killable(&lock))
 		return -EINTR;
-	seconds = READ_ONCE(repl_idle_seconds);
+	was = READ_ONCE(repl_idle_seconds);
+	seconds = was;
 	t.data = &seconds;
 	t.extra1 = SYSCTL_ZERO;
 	t.extra2 = &repl_idle_max;
@@ -175,6 +176,11 @@ int pgtable_repl_idle_handler(const struct ctl_table *table, int write,
 	if (!err && write) {
 		WRITE_ONCE(repl_idle_seconds, seconds);
 		err = seconds ? repl_idle_restart() : repl_idle_stop();
+		if (err) {
+			/* Killed: nothing has changed, and what was queued is. */
+			WRITE_ONCE(repl_idle_seconds, was);
+			pgtable_repl_watch_idle();
+		}
 	}
 	if (write)
 		mutex_unlock(&lock);

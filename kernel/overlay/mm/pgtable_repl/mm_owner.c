@@ -215,7 +215,8 @@ bool pgtable_repl_mm_trim(struct pgtable_repl_owner *owner, struct repl_wait *wa
 
 	if (pgtable_repl_lock(mm, wait))
 		return READ_ONCE(mm->pgtable_repl->idle_at) && !pgtable_repl_dying(owner);
-	done = arch_pgtable_repl_idle(mm, &pages);
+	/* What is outdated would keep the rest from being looked at. */
+	done = pgtable_repl_settle(mm, &pages) && arch_pgtable_repl_idle(mm, &pages);
 	pgtable_repl_unlock_for_others(mm);
 	/* Nobody counts these any more: they do not wait for the rest. */
 	pgtable_repl_free_pages_later(&pages);

@@ -183,6 +183,20 @@ static void repl_test_idle_leaves_what_is_outdated(struct kunit *test)
 	repl_test_empty(t);
 }
 
+/* A look at a process goes on with what others had no time to take down. */
+static void repl_test_trim_settles(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct repl_wait wait = REPL_WAIT_USER;
+
+	repl_test_lazy(test, 0);
+	repl_test_used(test);
+	pgtable_repl_outdate(t->mm, NULL);
+	KUNIT_EXPECT_FALSE(test, pgtable_repl_mm_trim(mm_repl_owner(t->mm), &wait));
+	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
+	repl_test_empty(t);
+}
+
 /* --- walks --- */
 
 #define TEST_WALKED	150
@@ -591,6 +605,7 @@ static struct kunit_case repl_test_work_cases[] = {
 	KUNIT_CASE(repl_test_idle_in_holds),
 	KUNIT_CASE(repl_test_idle_goes_on),
 	KUNIT_CASE(repl_test_idle_leaves_what_is_outdated),
+	KUNIT_CASE(repl_test_trim_settles),
 	KUNIT_CASE(repl_test_walk_passes_each_once),
 	KUNIT_CASE_SLOW(repl_test_repairs_pause),
 	KUNIT_CASE(repl_test_roots_outlive_the_list),
