@@ -13,14 +13,18 @@
 #   cloud     Debian's configuration for cloud machines, with replication; what has
 #             no part in it (drivers, most file systems and networks) is left out
 #             by building no modules
+#   off       compiles what replication touches with all that is ours configured out, and
+#             compares it with Linux and the patches of kernel/series that stand on it alone
 #   random    RANDOM_SEEDS (default "1 2 ... 20"): compiles only what replication
 #             touches, with it and without
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
+# shellcheck source=scripts/apply-patch.sh
+. "$(dirname "$0")/apply-patch.sh"
 cd "$ROOT"
 
-all=(tracers rt kcsan small guests cloud random)
+all=(tracers rt kcsan small guests cloud off random)
 for name in "$@"; do
 	[[ " ${all[*]} " = *" $name "* ]] || die "no configuration '$name'; allowed: ${all[*]}"
 done
@@ -221,6 +225,46 @@ config_cloud() {
 		--append sysctl.vm.pgtable_repl_fork_delay=0
 }
 
+# code OBJECT: its instructions, without numbers that the compiler gives to names.
+code() {
+	objdump -dr --no-show-raw-insn "$1" | sed -E '1,3d; s/\.[0-9]+\>//g'
+}
+
+config_off() {
+	local out=$1 base=$logs/off-source source=$source patch file object number series differ=0 count=0
+	rm -rf "$base"
+	cp -al "$BUILD/linux-stock" "$base"
+	while read -r number series _; do
+		case $series in lab | mend) ;; *) continue ;; esac
+		[[ $number != limit ]] || continue
+		patch=$(echo kernel/patches/"$number"-*.patch)
+		# The other name of the file stays as it is.
+		while IFS= read -r file; do
+			[ ! -f "$base/$file" ] || cp --remove-destination "$BUILD/linux-stock/$file" "$base/$file.new"
+			[ ! -f "$base/$file.new" ] || mv "$base/$file.new" "$base/$file"
+		done < <(patched_files "$patch")
+		apply_patch "$ROOT/$patch" "$base" "Linux alone"
+	done <kernel/series
+	printf 'CONFIG_%s=n\n' PGTABLE_REPL KVM_PGTABLE_REPL MIGRATE_COPY FOLIO_EXCHANGE RANGER MEMCG_TIERING \
+		>"$logs/off.config"
+	fragments "$out" kernel/config/lab.config "$logs/off.config"
+	! grep -E 'CONFIG_(PGTABLE_REPL|KVM_PGTABLE_REPL|MIGRATE_COPY|FOLIO_EXCHANGE|RANGER|MEMCG_TIERING)=' "$out/.config" ||
+		return 1
+	compile "$out" "${touched[@]}" arch/x86/kvm/
+	source=$base
+	fragments "$out-base" kernel/config/lab.config
+	compile "$out-base" "${touched[@]}" arch/x86/kvm/
+	while IFS= read -r object; do
+		count=$((count + 1))
+		cmp -s <(code "$out-base/$object") <(code "$out/$object") && continue
+		say "  $object: $(size "$out-base/$object" | awk 'NR == 2 { print $1 }') bytes of code and constants, $(size "$out/$object" | awk 'NR == 2 { print $1 }') with ours configured out"
+		differ=$((differ + 1))
+	done < <(cd "$out-base" && find arch/x86/mm arch/x86/kvm mm kernel fs -name '*.o' ! -name built-in.o ! -name '.*' | LC_ALL=C sort)
+	say "  $differ of $count objects differ"
+	rm -rf "$base" "$out-base"
+	[ "$differ" = 0 ] && [ "$count" -gt 100 ]
+}
+
 # What a seed chose must compile whatever it is; what it takes to have the feature
 # at all is fixed, so that most of them are not without it.
 config_random() {
@@ -249,7 +293,7 @@ config_random() {
 scripts/kernel-prepare.sh nearwalk
 # Those that nothing of is booted need neither.
 case ${all[*]} in
-guests | random) ;;
+guests | off | random) ;;
 *)
 	scripts/setup.sh configs
 	scripts/selftests.sh >/dev/null
