@@ -7,6 +7,7 @@ use std::{
     fmt::Write,
     fs, io,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 use serde_json::Value;
@@ -29,7 +30,9 @@ impl Lens {
             true => shared.into(),
             false => build_dir().join("lab"),
         };
-        let scratch = parent.join(format!("nearwalk-lens-{}", std::process::id()));
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let nth = COUNT.fetch_add(1, Ordering::Relaxed);
+        let scratch = parent.join(format!("nearwalk-lens-{}-{nth}", std::process::id()));
         fs::create_dir_all(&scratch).map_err(Error::io(scratch.display().to_string()))?;
         let machine = match Path::new(machine).is_file() {
             true => std::path::absolute(machine)
