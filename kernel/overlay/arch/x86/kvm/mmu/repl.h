@@ -7,6 +7,9 @@
 
 #include <linux/kvm_host.h>
 
+struct kvm_mmu_page;
+struct kvm_page_fault;
+
 #ifdef CONFIG_KVM_PGTABLE_REPL
 
 void __kvm_repl_vcpu_load(struct kvm_vcpu *vcpu, int cpu);
@@ -14,6 +17,11 @@ void __kvm_repl_switch(struct kvm_vcpu *vcpu);
 void __kvm_repl_topup(struct kvm_vcpu *vcpu);
 void *__kvm_repl_table(struct kvm_vcpu *vcpu);
 void *__kvm_repl_split_table(struct kvm *kvm, union kvm_mmu_page_role role);
+unsigned int __kvm_repl_clone(struct kvm_vcpu *vcpu, struct kvm_page_fault *fault,
+			      struct kvm_mmu_page *sp);
+void __kvm_repl_cloned(struct kvm_vcpu *vcpu, struct kvm_mmu_page *sp, unsigned int nr);
+void __kvm_repl_around(struct kvm_vcpu *vcpu, struct kvm_page_fault *fault,
+		       struct kvm_mmu_page *sp);
 void kvm_repl_init_vm(struct kvm *kvm);
 void kvm_repl_pre_destroy_vm(struct kvm *kvm);
 void kvm_repl_uninit_vm(struct kvm *kvm);
@@ -65,6 +73,30 @@ static inline void *kvm_repl_split_table(struct kvm *kvm,
 	return kvm_repl_has(kvm) ? __kvm_repl_split_table(kvm, role) : NULL;
 }
 
+/* Fill @sp, a new table that is not linked yet, from other trees. */
+static inline unsigned int kvm_repl_clone(struct kvm_vcpu *vcpu,
+					  struct kvm_page_fault *fault,
+					  struct kvm_mmu_page *sp)
+{
+	return kvm_repl_has(vcpu->kvm) ? __kvm_repl_clone(vcpu, fault, sp) : 0;
+}
+
+/* It is linked now, with @nr entries of others. */
+static inline void kvm_repl_cloned(struct kvm_vcpu *vcpu, struct kvm_mmu_page *sp,
+				   unsigned int nr)
+{
+	if (nr)
+		__kvm_repl_cloned(vcpu, sp, nr);
+}
+
+/* @fault has its entry in @sp: take its neighbours' from other trees. */
+static inline void kvm_repl_around(struct kvm_vcpu *vcpu, struct kvm_page_fault *fault,
+				   struct kvm_mmu_page *sp)
+{
+	if (kvm_repl_has(vcpu->kvm))
+		__kvm_repl_around(vcpu, fault, sp);
+}
+
 #else /* !CONFIG_KVM_PGTABLE_REPL */
 
 static inline unsigned int kvm_repl_key(struct kvm_vcpu *vcpu)
@@ -87,6 +119,17 @@ static inline void *kvm_repl_split_table(struct kvm *kvm,
 	return NULL;
 }
 
+static inline unsigned int kvm_repl_clone(struct kvm_vcpu *vcpu,
+					  struct kvm_page_fault *fault,
+					  struct kvm_mmu_page *sp)
+{
+	return 0;
+}
+
+static inline void kvm_repl_cloned(struct kvm_vcpu *vcpu, struct kvm_mmu_page *sp,
+				   unsigned int nr) { }
+static inline void kvm_repl_around(struct kvm_vcpu *vcpu, struct kvm_page_fault *fault,
+				   struct kvm_mmu_page *sp) { }
 static inline void kvm_repl_init_vm(struct kvm *kvm) { }
 static inline void kvm_repl_pre_destroy_vm(struct kvm *kvm) { }
 static inline void kvm_repl_uninit_vm(struct kvm *kvm) { }

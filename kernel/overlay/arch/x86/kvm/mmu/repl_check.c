@@ -54,15 +54,6 @@ static u64 kvm_repl_common(void)
 	       shadow_me_mask;
 }
 
-/* Trees for the same purpose: of SMM or not, of a guest's guest or not. */
-static bool kvm_repl_sibling(struct kvm_mmu_page *root, struct kvm_mmu_page *other)
-{
-	union kvm_mmu_page_role role = other->role;
-
-	role.domain = root->role.domain;
-	return role.word == root->role.word && other->role.domain != root->role.domain;
-}
-
 static void kvm_repl_compare(struct kvm_repl_check *check, struct kvm_mmu_page *sp,
 			     struct kvm_mmu_page *other)
 {

@@ -82,6 +82,10 @@ static int kvm_repl_show(struct seq_file *m, void *v)
 	seq_printf(m, "fallbacks %ld\n", repl ? atomic_long_read(&repl->fallbacks) : 0);
 	seq_printf(m, "drops %ld\n", repl ? atomic_long_read(&repl->drops) : 0);
 	seq_printf(m, "refused %ld\n", repl ? atomic_long_read(&repl->refused) : 0);
+	seq_printf(m, "cloned_entries %ld\n",
+		   repl ? atomic_long_read(&repl->cloned_entries) : 0);
+	seq_printf(m, "cloned_tables %ld\n",
+		   repl ? atomic_long_read(&repl->cloned_tables) : 0);
 	if (repl)
 		kvm_repl_unlock(repl);
 	kvm_repl_count_free(count);

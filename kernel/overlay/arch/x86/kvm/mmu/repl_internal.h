@@ -66,6 +66,7 @@ struct kvm_repl_pool {
  * @work: makes the map anew after the host's domains have changed
  * @idle: looks for trees that no vCPU runs on
  * @last_run: of each key, when a vCPU was last seen or loaded on its tree, in jiffies
+ * @giver: the key of a tree that others took entries from, not long ago
  * @pools: by node
  *
  * There from the first mode on, until the virtual machine goes.
@@ -77,7 +78,8 @@ struct kvm_repl {
 	struct work_struct work;
 	struct delayed_work idle;
 	unsigned long last_run[KVM_REPL_KEYS];
-	atomic_long_t switches, fallbacks, drops, refused;
+	atomic_long_t switches, fallbacks, drops, refused, cloned_entries, cloned_tables;
+	u8 giver;
 	struct kvm_repl_pool *pools[];
 };
 
@@ -117,6 +119,16 @@ static inline void kvm_repl_unlock(struct kvm_repl *repl)
 	/* Who changes it right now does this next, too. */
 	if (data_race(kvm_repl_outdated(repl)))
 		queue_work(system_unbound_wq, &repl->work);
+}
+
+/* Trees for the same purpose: of SMM or not, of a guest's guest or not; valid or not. */
+static inline bool kvm_repl_sibling(const struct kvm_mmu_page *root,
+				    const struct kvm_mmu_page *other)
+{
+	union kvm_mmu_page_role role = other->role;
+
+	role.domain = root->role.domain;
+	return role.word == root->role.word && other->role.domain != root->role.domain;
 }
 
 /* A vCPU uses a tree. */
