@@ -30,6 +30,7 @@ enum repl_cmd {
 	REPL_SPIN,	/* nothing, without exits of its own, till stop */
 	REPL_HALT,	/* as REPL_CHECK, then halt, and once more when kicked */
 	REPL_KICK,	/* vCPU repl_op.value */
+	REPL_READ,	/* pages, the last one first, a while after go is set and each other */
 };
 
 struct repl_op {
@@ -38,7 +39,7 @@ struct repl_op {
 
 /* In the guest's memory, for both sides. */
 struct repl_shared {
-	volatile uint64_t stop, oldest;
+	volatile uint64_t stop, oldest, go;
 	volatile uint64_t passes[REPL_MAX], steps[REPL_MAX], started[REPL_MAX];
 	struct repl_op op[REPL_MAX];
 };
@@ -64,6 +65,7 @@ struct repl_state {
 	char mode[64];
 	int nr_keys;
 	unsigned long map, host, fallback, switches, fallbacks, drops, tables;
+	unsigned long cloned_entries, cloned_tables;
 	struct repl_key key[REPL_KEYS];
 };
 
@@ -101,6 +103,8 @@ void repl_read(struct repl_vm *r, struct repl_state *s);
 int repl_loaded(struct repl_vm *r, int vcpu, int *want);
 void repl_dump(struct repl_vm *r, unsigned long present[REPL_KEYS],
 	       unsigned long remote[REPL_KEYS]);
+unsigned long repl_leaves(struct repl_vm *r, int key, int level, uint64_t gfn, uint64_t end);
+unsigned long repl_stat(struct repl_vm *r, const char *name);
 unsigned long repl_check(struct repl_vm *r, bool print);
 void repl_host_domains(bool nodes);
 int repl_domain_of_node(int node);

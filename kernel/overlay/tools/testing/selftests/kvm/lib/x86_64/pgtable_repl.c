@@ -69,6 +69,20 @@ static void repl_pages(struct repl_op *op)
 	}
 }
 
+/* @op->value: how long to wait before each. */
+static void repl_read_pages(struct repl_op *op)
+{
+	uint64_t i, wait;
+
+	while (!shared.go)
+		cpu_relax();
+	for (i = op->pages; i; i = i > op->step ? i - op->step : 0) {
+		for (wait = 0; wait < op->value; wait++)
+			cpu_relax();
+		*repl_page(op->first + i - 1);
+	}
+}
+
 static void guest_code(uint64_t id)
 {
 	struct repl_op *op = &shared.op[id];
@@ -83,6 +97,8 @@ static void guest_code(uint64_t id)
 		}
 		if (op->cmd == REPL_KICK)
 			kvm_hypercall(KVM_HC_KICK_CPU, 0, op->value, 0, 0);
+		if (op->cmd == REPL_READ)
+			repl_read_pages(op);
 		if (op->cmd == REPL_WATCH)
 			repl_watch(id);
 		while (op->cmd == REPL_SPIN && !shared.stop)
@@ -411,6 +427,8 @@ void repl_read(struct repl_vm *r, struct repl_state *s)
 		repl_field(line, "switches", &s->switches);
 		repl_field(line, "fallbacks", &s->fallbacks);
 		repl_field(line, "drops", &s->drops);
+		repl_field(line, "cloned_entries", &s->cloned_entries);
+		repl_field(line, "cloned_tables", &s->cloned_tables);
 	}
 	fclose(f);
 }
@@ -467,6 +485,33 @@ void repl_dump(struct repl_vm *r, unsigned long present[REPL_KEYS],
 	}
 	fclose(f);
 	TEST_ASSERT(whole && !strncmp(last, "end ", 4), "A dump ends with '%s'", last);
+}
+
+/* How many leaves of a level a tree has in tables that begin between two guest pages. */
+unsigned long repl_leaves(struct repl_vm *r, int key, int level, uint64_t gfn, uint64_t end)
+{
+	FILE *f = repl_open(r, "pgtable_repl_dump", "r");
+	unsigned long first, leaves, sum = 0;
+	char line[4096];
+	int k, l;
+
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "table %d %*d %d 0x%lx %*d %*u %lu", &k, &l, &first, &leaves) == 4 &&
+		    (k == key || key < 0) && l == level && first >= gfn && first < end)
+			sum += leaves;
+	fclose(f);
+	return sum;
+}
+
+/* One of KVM's statistics, of the virtual machine or of all vCPUs together. */
+unsigned long repl_stat(struct repl_vm *r, const char *name)
+{
+	FILE *f = repl_open(r, name, "r");
+	unsigned long value;
+
+	TEST_ASSERT(fscanf(f, "%lu", &value) == 1, "Could not read %s", name);
+	fclose(f);
+	return value;
 }
 
 /* How many violations there are. */
