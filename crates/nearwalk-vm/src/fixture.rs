@@ -50,6 +50,8 @@ switches 2
 fallbacks 1
 drops 0
 refused 0
+cloned_entries 514
+cloned_tables 1
 ";
 
 #[derive(Debug, Default)]

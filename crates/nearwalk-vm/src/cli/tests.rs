@@ -57,7 +57,7 @@ tree  domain  node  vCPUs  tables on node       0       1
    0       1     1      1               6       1       5  fallback
    1       0     0      1               5       5       0
 
-switches 2  fallbacks 1  drops 0  refused 0
+switches 2  fallbacks 1  drops 0  refused 0  cloned_entries 514  cloned_tables 1
 "
     );
 }

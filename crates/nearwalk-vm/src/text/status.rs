@@ -82,7 +82,8 @@ impl Status {
                 }
                 "fallback" => status.fallback = line.optional("key")?,
                 "key" => status.keys.push(parse_key(&mut line)?),
-                "switches" | "fallbacks" | "drops" | "refused" => {
+                "switches" | "fallbacks" | "drops" | "refused" | "cloned_entries"
+                | "cloned_tables" => {
                     let count = line.number("count")?;
                     status.counters.push((word.to_owned(), count));
                 }
@@ -150,6 +151,8 @@ switches 7
 fallbacks 0
 drops 0
 refused 0
+cloned_entries 1021
+cloned_tables 2
 ";
 
     #[test]
@@ -164,6 +167,8 @@ refused 0
         assert_eq!(status.keys[0].on, [(0, 1), (1, 11)]);
         assert_eq!(status.keys[3].on, []);
         assert_eq!(status.counters[0], ("switches".into(), 7));
+        assert_eq!(status.counters[4], ("cloned_entries".into(), 1021));
+        assert_eq!(status.counters[5], ("cloned_tables".into(), 2));
     }
 
     #[test]
@@ -206,8 +211,8 @@ refused 0
                 "switches",
                 "line 9, `switches`: there is no count",
             ),
-            ("mode", "mood", "line 13, ``: there is no line `mode`"),
-            ("able yes\n", "", "line 12, ``: there is no line `able`"),
+            ("mode", "mood", "line 15, ``: there is no line `mode`"),
+            ("able yes\n", "", "line 14, ``: there is no line `able`"),
         ] {
             let error = Status::parse(&LAZY.replacen(from, to, 1)).unwrap_err();
             assert!(error.to_string().contains(message), "{error}");
