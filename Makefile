@@ -97,6 +97,11 @@ bench-switching: ## count what switching on and off takes, and how long the mmap
 	@scripts/setup.sh bench
 	@scripts/bench-switching.sh $(SIZES)
 
+.PHONY: bench-vm
+bench-vm: ## count what guests of KVM have: walks by both halves, nested tables, faults, a move; ARGS="--parts walks --quick"
+	@scripts/setup.sh demo
+	@scripts/bench-vm.sh $(ARGS)
+
 .PHONY: bench-lens
 bench-lens: ## how fast the timing model is; CHAMPSIM=path of its binary compares
 	@cargo build --release --locked --quiet -p nearwalk

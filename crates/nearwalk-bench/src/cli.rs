@@ -22,6 +22,7 @@ use crate::{
     moves,
     plan::{Machine, OPS, Op, Region, Setting},
     table::Findings,
+    vm,
 };
 
 /// Measure what page-table operations cost
@@ -38,6 +39,9 @@ enum BenchCommand {
     Vmops(VmopsArgs),
     /// Count instructions of moving pages to another node, by phase
     Move(MoveArgs),
+    /// Count what guests of KVM have: walks by both halves, nested tables, their faults
+    #[command(after_help = vm::cli::HELP)]
+    Vm(vm::cli::VmArgs),
 }
 
 const VMOPS_HELP: &str = "\
@@ -179,6 +183,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         BenchCommand::Vmops(args) => vmops(&args),
         BenchCommand::Move(args) => moves(&args),
+        BenchCommand::Vm(args) => vm::cli::run(&args),
     }
 }
 
@@ -337,7 +342,7 @@ mod tests {
             .chain(words.split_whitespace());
         Args::try_parse_from(words).map(|args| match args.command {
             BenchCommand::Vmops(args) => args,
-            BenchCommand::Move(_) => unreachable!("it says vmops"),
+            BenchCommand::Move(_) | BenchCommand::Vm(_) => unreachable!("it says vmops"),
         })
     }
 

@@ -6,7 +6,8 @@
 //! [`plan`] says which machines there are and how much is measured, [`guest`]
 //! boots one and reads what the program in it found, [`stores`] what QEMU's
 //! plugin saw of it, [`table`] compares. [`moves`] counts what moving pages to
-//! another node costs, by phase.
+//! another node costs, by phase. [`vm`] counts what guests of KVM have, in guests of
+//! the lab's machine.
 
 mod cli;
 mod guest;
@@ -14,5 +15,6 @@ mod moves;
 mod plan;
 mod stores;
 mod table;
+pub mod vm;
 
 pub use cli::{Args, run};

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use nearwalk_dump::stream::{Attrs, Kind, Reader, Record, StreamError, View};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::share::Halves;
@@ -27,6 +27,8 @@ pub struct GuestTables {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct LeafTable {
+    /// The first address that it can map.
+    addr: u64,
     /// The guest page that it is.
     gfn: u64,
     /// The guest pages that it maps, one for each mapping.
@@ -36,7 +38,7 @@ struct LeafTable {
 /// What walks of a domain's CPUs meet, in pages of 4 KiB that the guest maps. The
 /// first letter is the guest's half, the table page with its leaf entry; the second
 /// the nested half, the table page with the leaf entry of the page itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Classes {
     pub domain: u32,
     pub node: u32,
@@ -83,6 +85,7 @@ impl GuestTables {
                 .collect();
             if !maps.is_empty() {
                 let leaf = LeafTable {
+                    addr: table.head.addr,
                     gfn: table.head.frame,
                     maps,
                 };
@@ -95,6 +98,13 @@ impl GuestTables {
     /// Whether the guest keeps trees of its own for domains.
     pub fn has_copies(&self) -> bool {
         self.views.len() > 1
+    }
+
+    /// Forgets the tables that begin outside of these addresses of the process.
+    pub fn keep(&mut self, addresses: &Range<u64>) {
+        for leaves in self.views.values_mut() {
+            leaves.retain(|leaf| addresses.contains(&leaf.addr));
+        }
     }
 
     /// The domains of the guest that have a tree of their own.
@@ -144,6 +154,11 @@ pub fn classes(
 }
 
 impl Classes {
+    /// All pages that were looked at.
+    pub fn pages(&self) -> u64 {
+        self.ll + self.lr + self.rl + self.rr + self.absent + self.unplaced
+    }
+
     fn add(&mut self, table: &LeafTable, node: Option<u32>, halves: &Halves) {
         for map in &table.maps {
             let pages = map.end - map.start;
@@ -282,6 +297,17 @@ mod tests {
         let own = BTreeMap::from([(1, 0)]);
         let all = classes(&mut host, 139, &dump, &tables, &own).unwrap();
         assert_eq!(counts(&all[1]), [0, 100, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn tables_of_other_addresses_are_left_out() {
+        let mut tables = GuestTables::read(&snapshot()[..]).unwrap();
+        tables.keep(&(0x20_0000..0x40_0000));
+        assert_eq!(tables.domains(), [0]);
+        let dump = Dump::parse(DUMP).unwrap();
+        let mut host = Fixture::default();
+        let all = classes(&mut host, 139, &dump, &tables, &BTreeMap::new()).unwrap();
+        assert_eq!(counts(&all[0]), [0, 0, 3, 0, 0, 0]);
     }
 
     #[test]
