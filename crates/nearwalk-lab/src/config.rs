@@ -2,6 +2,7 @@
 //! What machine to boot.
 
 use std::{
+    fmt,
     path::{Path, PathBuf},
     str::FromStr,
     time::Duration,
@@ -129,6 +130,18 @@ impl FromStr for Kernel {
                  or of a kernel's build directory"
             )),
         }
+    }
+}
+
+/// As [`FromStr`] reads it.
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kernel::Ours => "ours",
+            Kernel::Stock => "stock",
+            Kernel::Debug => "debug",
+            Kernel::Path(path) => return path.display().fmt(f),
+        })
     }
 }
 

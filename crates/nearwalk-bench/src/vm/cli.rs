@@ -116,6 +116,7 @@ impl VmArgs {
             fill,
             quick: self.quick,
             watch: Duration::from_secs(self.watch),
+            kernel: self.kernel.clone(),
             host: host.to_owned(),
         })
     }
@@ -176,6 +177,7 @@ impl VmArgs {
             format!("--guest-memory={}", self.guest_memory),
             format!("--fill={}", self.fill),
             format!("--watch={}", self.watch),
+            format!("--kernel={}", self.kernel),
             format!("--drive={host}"),
         ]);
         if self.quick {

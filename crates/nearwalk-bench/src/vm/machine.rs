@@ -27,7 +27,7 @@ const HUGE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 /// What idle trees get instead of a minute.
 const IDLE_SECONDS: u64 = 10;
 /// How often a guest that moves is looked at, and for how long after the move.
-const LOOK: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_secs(1);
 /// What takes longer than this to go does not go.
 const GOING: Duration = Duration::from_secs(180);
 
@@ -191,7 +191,7 @@ fn describe(shape: &Shape) -> String {
 
 /// Figure 2, and what each way of copying makes of it.
 fn walks(plan: &Plan) -> anyhow::Result<()> {
-    let shape = Shape::wide(plan.nodes, plan.memory);
+    let shape = Shape::wide(plan.nodes, plan.memory, &plan.kernel);
     let mut case = Case::start(&shape, "wide", plan)?;
     case.fill("spread")?;
     case.walks("one tree, guest one", false)?;
@@ -206,6 +206,10 @@ fn walks(plan: &Plan) -> anyhow::Result<()> {
         case.keep("lazy")?;
         case.use_all()?;
         case.walks("nested lazy, set when full", false)?;
+        step("the first tree is made anew")?;
+        case.guest.renew_first()?;
+        case.use_all()?;
+        case.walks("the same, first tree anew", false)?;
     }
     case.end()?;
 
@@ -227,7 +231,7 @@ fn walks(plan: &Plan) -> anyhow::Result<()> {
 
 /// Section 4.2.2: the guest's copies are all there, and all on the wrong node.
 fn misplaced(plan: &Plan) -> anyhow::Result<()> {
-    let mut shape = Shape::wide(plan.nodes, plan.memory);
+    let mut shape = Shape::wide(plan.nodes, plan.memory, &plan.kernel);
     let next: Vec<u32> = (0..plan.nodes)
         .map(|node| (node + 1) % plan.nodes)
         .collect();
@@ -245,7 +249,7 @@ fn misplaced(plan: &Plan) -> anyhow::Result<()> {
 
 /// Table 6, and that memory comes back.
 fn tables(plan: &Plan) -> anyhow::Result<()> {
-    let shape = Shape::wide(plan.nodes, plan.memory);
+    let shape = Shape::wide(plan.nodes, plan.memory, &plan.kernel);
     let mut case = Case::start(&shape, "wide", plan)?;
     case.fill("spread")?;
     case.use_all()?;
@@ -302,7 +306,7 @@ fn moves(plan: &Plan) -> anyhow::Result<()> {
     let (from, to) = (0, plan.nodes - 1);
     for setting in ["off", "follow", "ideal"] {
         let home = if setting == "ideal" { to } else { from };
-        let mut case = Case::start(&Shape::thin(home, plan.memory), "thin", plan)?;
+        let mut case = Case::start(&Shape::thin(home, plan.memory, &plan.kernel), "thin", plan)?;
         if setting == "follow" {
             case.keep("lazy")?;
         }
@@ -317,14 +321,19 @@ fn moves(plan: &Plan) -> anyhow::Result<()> {
         watch.begin = Instant::now();
         watch.faults = case.guest.faults()?;
         watch.moved = true;
+        let mut mover = None;
         if setting != "ideal" {
             step(format!("{setting}: the guest goes to node {to}"))?;
             case.guest.run_on(to)?;
-            case.guest.move_memory(from, to)?;
+            mover = Some(case.guest.move_memory(from, to));
         }
         while watch.begin.elapsed() < plan.watch {
             watch.look(&mut case)?;
             thread::sleep(LOOK);
+        }
+        // Whatever the watch was, its end is that of the move.
+        if let Some(mover) = mover {
+            mover.join().expect("the mover does not panic")?;
         }
         watch.look(&mut case)?;
         case.guest.ask("work off")?;
@@ -376,7 +385,7 @@ impl<'a> Watch<'a> {
 
 /// Violations: nested page faults, with one tree and with one a domain.
 fn faults(plan: &Plan) -> anyhow::Result<()> {
-    let shape = Shape::wide(plan.nodes, plan.memory);
+    let shape = Shape::wide(plan.nodes, plan.memory, &plan.kernel);
     let modes: &[&str] = match plan.ours() {
         true => &["off", "lazy"],
         false => &["off"],

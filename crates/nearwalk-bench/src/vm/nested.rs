@@ -44,28 +44,31 @@ pub struct Shape {
     /// Nodes of the machine whose CPUs run its CPUs.
     pub on: Vec<u32>,
     pub place: MemoryPlace,
+    pub kernel: Kernel,
 }
 
 impl Shape {
     /// A node of its own on each of the machine's.
-    pub fn wide(nodes: u32, memory: Size) -> Shape {
+    pub fn wide(nodes: u32, memory: Size, kernel: &Kernel) -> Shape {
         Shape {
             nodes,
             cpus: nodes,
             memory,
             on: (0..nodes).collect(),
             place: MemoryPlace::Local,
+            kernel: kernel.clone(),
         }
     }
 
     /// All on one node of the machine, and free to leave it.
-    pub fn thin(on: u32, memory: Size) -> Shape {
+    pub fn thin(on: u32, memory: Size, kernel: &Kernel) -> Shape {
         Shape {
             nodes: 1,
             cpus: 1,
             memory,
             on: vec![on],
             place: MemoryPlace::Any,
+            kernel: kernel.clone(),
         }
     }
 
@@ -73,7 +76,7 @@ impl Shape {
         let nodes = Nodes::new(self.on.clone()).context("a guest on no node")?;
         Ok(VmConfig {
             nodes: NodeSpec::even(self.nodes, self.cpus, self.memory)?,
-            kernel: Kernel::Ours,
+            kernel: self.kernel.clone(),
             accel: AccelChoice::Kvm,
             // What moves pages by itself is not what is counted.
             append: vec!["numa_balancing=disable".into()],
@@ -100,6 +103,7 @@ pub struct Guest {
     /// The memory of the program in it.
     memory: Option<Range<u64>>,
     pages: u64,
+    greeting: String,
 }
 
 impl Guest {
@@ -143,12 +147,18 @@ impl Guest {
             dir: dir.to_owned(),
             memory: None,
             pages: 0,
+            greeting: String::new(),
         };
-        guest.hear("the guest's start")?;
+        guest.greeting = guest.hear("the guest's start")?;
         let mut all = find::all(&mut guest.system)?;
         ensure!(all.len() == 1, "{} virtual machines, not one", all.len());
         guest.found = all.remove(0);
         Ok(guest)
+    }
+
+    /// What the program said first.
+    pub fn greeting(&self) -> &str {
+        &self.greeting
     }
 
     /// One that uses memory, see `inside`.
@@ -279,46 +289,70 @@ impl Guest {
         self.counter("pf_fixed")
     }
 
-    /// Lets the guest's CPUs run on those of a node of the machine only.
-    pub fn run_on(&mut self, node: u32) -> anyhow::Result<()> {
-        let dir = Path::new("/sys/devices/system/node");
-        let path = dir.join(format!("node{node}/cpulist"));
-        let text = fs::read_to_string(&path);
-        let text = text.with_context(|| format!("cannot read {}", path.display()))?;
+    /// Lets all of the guest's CPUs run on those of a node of the machine only.
+    pub fn run_on(&self, node: u32) -> anyhow::Result<()> {
+        (0..self.found.vcpus).try_for_each(|vcpu| self.run_cpu_on(vcpu, node))
+    }
+
+    /// The same of one of them.
+    pub fn run_cpu_on(&self, vcpu: usize, node: u32) -> anyhow::Result<()> {
+        let read = |path: &Path| {
+            let text = fs::read_to_string(path);
+            text.with_context(|| format!("cannot read {}", path.display()))
+        };
+        let cpus = PathBuf::from(format!("/sys/devices/system/node/node{node}/cpulist"));
+        let list = read(&cpus)?;
         let mut set = CpuSet::new();
-        for part in text.trim().split(',') {
+        for part in list.trim().split(',') {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             for cpu in first.parse()?..=last.parse()? {
                 set.set(cpu);
             }
         }
-        for vcpu in 0..self.found.vcpus {
-            let path = self.found.dir.join(format!("vcpu{vcpu}/pid"));
-            let text = fs::read_to_string(&path);
-            let text = text.with_context(|| format!("cannot read {}", path.display()))?;
-            let thread = Pid::from_raw(text.trim().parse()?);
-            ensure!(thread.is_some(), "{}: no thread", path.display());
-            sched_setaffinity(thread, &set)
-                .with_context(|| format!("cannot run a guest's CPU on node {node}"))?;
-        }
-        Ok(())
+        let path = self.found.dir.join(format!("vcpu{vcpu}/pid"));
+        let thread = Pid::from_raw(read(&path)?.trim().parse()?);
+        ensure!(thread.is_some(), "{}: no thread", path.display());
+        sched_setaffinity(thread, &set)
+            .with_context(|| format!("cannot run CPU {vcpu} of the guest on node {node}"))
     }
 
-    /// Moves the guest's memory from a node of the machine to another.
-    pub fn move_memory(&mut self, from: u32, to: u32) -> anyhow::Result<()> {
-        let (from, to) = (1u64 << from, 1u64 << to);
-        // SAFETY: the masks are read, 64 bits of each.
-        let left = unsafe {
-            libc::syscall(
-                libc::SYS_migrate_pages,
-                self.found.pid,
-                65,
-                &raw const from,
-                &raw const to,
-            )
+    /// Has the first tree, which has tables on all nodes from before there was one for
+    /// each domain, made anew: its CPU leaves, what nobody runs on goes, and the CPU
+    /// comes back. The guest's CPUs are on nodes of the same numbers.
+    pub fn renew_first(&mut self) -> anyhow::Result<()> {
+        let status = self.status()?;
+        let first = status.keys.iter().max_by_key(|key| {
+            let on = key.on.iter().filter(|(node, _)| Some(*node) != key.node);
+            on.map(|(_, pages)| pages).sum::<u64>()
+        });
+        let home = first
+            .and_then(|key| key.node)
+            .context("no tree of a node, though each has one")?;
+        let other = match home {
+            0 => 1,
+            _ => 0,
         };
-        ensure!(left >= 0, "migrate_pages: {}", io::Error::last_os_error());
-        Ok(())
+        self.run_cpu_on(home as usize, other)?;
+        // It takes the other tree as it runs there.
+        thread::sleep(Duration::from_secs(1));
+        self.keep("trim")?;
+        self.run_cpu_on(home as usize, home)
+    }
+
+    /// Begins to move the guest's memory from a node of the machine to another.
+    pub fn move_memory(&self, from: u32, to: u32) -> JoinHandle<anyhow::Result<()>> {
+        let pid = self.found.pid;
+        thread::spawn(move || {
+            let (from, to) = (1u64 << from, 1u64 << to);
+            // SAFETY: the masks are read, 64 bits of each.
+            let left = unsafe {
+                let number = libc::SYS_migrate_pages;
+                libc::syscall(number, pid, 65, &raw const from, &raw const to)
+            };
+            let error = io::Error::last_os_error();
+            ensure!(left >= 0, "migrate_pages: {error}");
+            Ok(())
+        })
     }
 
     /// Ends the guest; an error if its kernel complained.

@@ -4,7 +4,7 @@
 use std::{fmt, time::Duration};
 
 use clap::ValueEnum;
-use nearwalk_lab::Size;
+use nearwalk_lab::{Kernel, Size};
 
 /// Each is a run of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -42,6 +42,8 @@ pub struct Plan {
     pub quick: bool,
     /// How long a guest is watched after its move.
     pub watch: Duration,
+    /// Of guests.
+    pub kernel: Kernel,
     /// What runs the machine, as it is named in tables.
     pub host: String,
 }
