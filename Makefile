@@ -72,10 +72,14 @@ model: ## random operations against a model, with new seeds, over all modes; DUR
 configs: ## build and boot configurations that nothing else builds, hours; CONFIGS="tracers rt small cloud random"
 	@scripts/configs.sh $(CONFIGS)
 
-.PHONY: demo
+.PHONY: demo demo-vm
 demo: ## build what is missing and watch memcached's page tables move
 	@scripts/setup.sh demo
 	@scripts/demo.sh
+
+demo-vm: ## the same of a virtual machine: memcached in a guest, whose two page tables both become local
+	@scripts/setup.sh demo
+	@scripts/demo-vm.sh $(ARGS)
 
 .PHONY: bench-vmops
 bench-vmops: ## count instructions per page of virtual-memory operations, stock and ours; ARGS="--ops munmap ..."

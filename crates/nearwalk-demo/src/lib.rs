@@ -7,6 +7,8 @@
 //! this same program in it as the driver (`guest`), which tells what it sees
 //! as `model` events. On the host these are narrated as they come, gathered
 //! into one `Run`, judged (`verdict`) and reported (`report`).
+//!
+//! [`vm`] is the same for a virtual machine: memcached runs in a guest of the machine.
 
 mod cli;
 #[cfg(test)]
@@ -19,5 +21,6 @@ mod number;
 mod report;
 mod screen;
 mod verdict;
+pub mod vm;
 
 pub use cli::{Args, run};

@@ -181,22 +181,36 @@ impl Guest {
     }
 
     pub fn hear(&mut self, what: &str) -> anyhow::Result<String> {
-        match self.answers.recv_timeout(PATIENCE) {
-            Ok(line) => match line.split_once(' ') {
-                Some(("ok", answer)) => Ok(answer.to_owned()),
-                Some(("failed", error)) => bail!("in the guest, {what}: {error}"),
-                _ => bail!("in the guest, {what}: '{line}'"),
-            },
-            Err(RecvTimeoutError::Timeout) => {
-                bail!(
-                    "in the guest, {what}: no answer in {} s",
-                    PATIENCE.as_secs()
-                )
+        self.hear_meanwhile(what, &mut |_| Ok(()))
+    }
+
+    /// The same, with what the program says while it is at it (`still ...`).
+    pub fn hear_meanwhile(
+        &mut self,
+        what: &str,
+        meanwhile: &mut dyn FnMut(&str) -> anyhow::Result<()>,
+    ) -> anyhow::Result<String> {
+        loop {
+            match self.answers.recv_timeout(PATIENCE) {
+                Ok(line) => match line.split_once(' ') {
+                    Some(("still", text)) => meanwhile(text)?,
+                    Some(("ok", answer)) => return Ok(answer.to_owned()),
+                    Some(("failed", error)) => bail!("in the guest, {what}: {error}"),
+                    _ => bail!("in the guest, {what}: '{line}'"),
+                },
+                Err(RecvTimeoutError::Timeout) => {
+                    bail!(
+                        "in the guest, {what}: no answer in {} s",
+                        PATIENCE.as_secs()
+                    )
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    let Some(end) = self.end.take() else {
+                        bail!("{what}: the guest has ended");
+                    };
+                    return Err(why(end).context(format!("{what}: the guest has ended")));
+                }
             }
-            Err(RecvTimeoutError::Disconnected) => match self.end.take() {
-                Some(end) => Err(why(end).context(format!("{what}: the guest has ended"))),
-                None => bail!("{what}: the guest has ended"),
-            },
         }
     }
 

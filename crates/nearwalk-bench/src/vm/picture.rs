@@ -136,8 +136,8 @@ fn moves(findings: &Findings) -> String {
     let mut svg = begin(860, 460, "A guest that is moved to another node");
     let title = "A thin guest goes to another node (at 0 s)";
     write_text(&mut svg, 16.0, 26.0, "title", title);
-    let what = "Counted in the lab; the seconds are those of an emulated machine. Above: nested \
-                leaves on the node of the guest's CPU. Below: pages of nested tables.";
+    let what = "Above: nested leaves on the node of its CPU. Below: pages of nested tables. \
+                Counted; the seconds are emulated ones.";
     write_text(&mut svg, 16.0, 46.0, "small", what);
     for (top, bottom, highest, unit) in
         [(90.0, 250.0, 100.0, " %"), (290.0, 420.0, most as f64, "")]

@@ -4,10 +4,10 @@
 //! the host what it sees, one JSON object a line on standard output.
 
 mod client;
-mod load;
-mod machine;
-mod server;
-mod tables;
+pub(crate) mod load;
+pub(crate) mod machine;
+pub(crate) mod server;
+pub(crate) mod tables;
 mod tally;
 mod value;
 

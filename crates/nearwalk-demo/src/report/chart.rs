@@ -46,7 +46,7 @@ pub fn tables(picture: &Picture, most_pages: u64) -> Markup {
 }
 
 /// A part of a bar: class, share of the full length, what it is.
-type Part = (&'static str, f64, String);
+pub(crate) type Part = (&'static str, f64, String);
 
 fn leaf_parts(view: &View) -> Vec<Part> {
     let remote = view.remote_share();
@@ -72,13 +72,13 @@ fn page_parts(view: &View, most: u64) -> Vec<Part> {
     ]
 }
 
-struct Bar {
-    x: f64,
-    width: f64,
+pub(crate) struct Bar {
+    pub x: f64,
+    pub width: f64,
 }
 
 impl Bar {
-    fn draw(&self, y: usize, parts: &[Part]) -> Markup {
+    pub fn draw(&self, y: usize, parts: &[Part]) -> Markup {
         let starts = parts.iter().scan(self.x, |next, (_, share, _)| {
             let start = *next;
             *next += share * self.width;
@@ -174,7 +174,7 @@ fn ticks(highest: f64, steps: usize) -> Vec<f64> {
 }
 
 /// A coordinate with as many digits as can be seen.
-fn short(number: f64) -> String {
+pub(crate) fn short(number: f64) -> String {
     let text = format!("{number:.2}");
     text.trim_end_matches('0').trim_end_matches('.').into()
 }

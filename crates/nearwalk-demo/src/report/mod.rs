@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The run as a screen of text and as a page.
 
-mod chart;
-mod page;
+pub(crate) mod chart;
+pub(crate) mod page;
 mod summary;
 
 pub use page::page;

@@ -10,7 +10,7 @@ use crate::{
     verdict::{Finding, passed, verdicts},
 };
 
-const STYLE: &str = include_str!("page.css");
+pub(crate) const STYLE: &str = include_str!("page.css");
 
 pub fn page(run: &Run) -> String {
     html! {
