@@ -207,7 +207,9 @@ fn walks(plan: &Plan) -> anyhow::Result<()> {
         case.use_all()?;
         case.walks("nested lazy, set when full", false)?;
         step("the first tree is made anew")?;
+        case.guest.ask("work on")?;
         case.guest.renew_first()?;
+        case.guest.ask("work off")?;
         case.use_all()?;
         case.walks("the same, first tree anew", false)?;
     }

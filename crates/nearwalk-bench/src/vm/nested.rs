@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
     sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, anyhow, bail, ensure};
@@ -24,6 +24,7 @@ use nearwalk_vm::{
     find::{self, Vm as Found},
     guest::{Classes, GuestTables, classes},
     share::{Share, shares},
+    text::Key,
 };
 use rustix::{
     process::Pid,
@@ -33,6 +34,9 @@ use rustix::{
 /// After this long an answer does not come any more. A guest of an emulated machine on
 /// a busy host can take minutes.
 const PATIENCE: Duration = Duration::from_secs(900);
+
+/// What takes longer than this to go does not go.
+const GOING: Duration = Duration::from_secs(120);
 
 /// What guest to start.
 #[derive(Clone, Debug)]
@@ -332,25 +336,42 @@ impl Guest {
 
     /// Has the first tree, which has tables on all nodes from before there was one for
     /// each domain, made anew: its CPU leaves, what nobody runs on goes, and the CPU
-    /// comes back. The guest's CPUs are on nodes of the same numbers.
+    /// comes back. The guest's CPUs are on nodes of the same numbers, and busy: of trees
+    /// that nobody runs on one stays, the largest.
     pub fn renew_first(&mut self) -> anyhow::Result<()> {
-        let status = self.status()?;
-        let first = status.keys.iter().max_by_key(|key| {
+        let far = |key: &Key| {
             let on = key.on.iter().filter(|(node, _)| Some(*node) != key.node);
             on.map(|(_, pages)| pages).sum::<u64>()
-        });
-        let home = first
-            .and_then(|key| key.node)
-            .context("no tree of a node, though each has one")?;
+        };
+        let status = self.status()?;
+        let first = status.keys.iter().max_by_key(|key| far(key));
+        let first = first.context("no tree, though each node has one")?;
+        let home = first.node.context("the first tree is no node's")?;
         let other = match home {
             0 => 1,
             _ => 0,
         };
         self.run_cpu_on(home as usize, other)?;
-        // It takes the other tree as it runs there.
-        thread::sleep(Duration::from_secs(1));
-        self.keep("trim")?;
-        self.run_cpu_on(home as usize, home)
+        let gone = self.drop_tree(first.key);
+        self.run_cpu_on(home as usize, home)?;
+        gone
+    }
+
+    /// Until what was in a tree that nobody is to run on has gone.
+    fn drop_tree(&mut self, key: u32) -> anyhow::Result<()> {
+        let begin = Instant::now();
+        while begin.elapsed() < GOING {
+            // Its CPU takes another one as it runs elsewhere.
+            thread::sleep(Duration::from_millis(500));
+            self.keep("trim")?;
+            let status = self.status()?;
+            let tables = status.keys.iter().find(|own| own.key == key);
+            // One that somebody was about to load comes back with a page or two.
+            if tables.is_none_or(|own| own.tables < 8) {
+                return Ok(());
+            }
+        }
+        bail!("tree {key} is still there, though no CPU is to run on it")
     }
 
     /// Begins to move the guest's memory from a node of the machine to another.

@@ -158,20 +158,19 @@ fn moves(findings: &Findings) -> String {
             x(0.0)
         );
         let value = |sample: &Sample| match unit {
-            "" => sample.tables as f64,
-            _ => {
-                let there = (sample.local + sample.remote).max(1);
-                100.0 * sample.local as f64 / there as f64
-            }
+            "" => Some(sample.tables as f64),
+            _ => match sample.local + sample.remote {
+                // Of nothing there is no share.
+                0 => None,
+                there => Some(100.0 * sample.local as f64 / there as f64),
+            },
         };
         for (same, colour) in by_setting(findings).zip(LINES) {
-            let points: Vec<String> = same
-                .iter()
-                .map(|sample| {
-                    let y = bottom - (bottom - top) * value(sample) / highest;
-                    format!("{:.1},{y:.1}", x(sample.seconds))
-                })
-                .collect();
+            let point = |sample: &Sample| {
+                let y = bottom - (bottom - top) * value(sample)? / highest;
+                Some(format!("{:.1},{y:.1}", x(sample.seconds)))
+            };
+            let points: Vec<String> = same.iter().filter_map(point).collect();
             let _ = writeln!(
                 svg,
                 "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2.5\" \

@@ -123,7 +123,10 @@ fn samples(findings: &Findings, text: &mut String) {
                 "{:10}{:>9.1}{:>9}{:>9}{:>9}{:>9}",
                 sample.setting,
                 sample.seconds,
-                percent(sample.local, there),
+                match there {
+                    0 => "-".into(),
+                    there => percent(sample.local, there),
+                },
                 sample.absent,
                 sample.tables,
                 sample.faults

@@ -3,7 +3,7 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::model::{Event, Look, Run, Stage, passed, verdicts};
+use super::model::{Event, Look, Run, Stage, parts, passed, share, verdicts};
 use crate::{
     number::{count, percent, time},
     report::{
@@ -67,7 +67,8 @@ fn pictures(run: &Run) -> Markup {
             @for (class, letters, words) in KEYS {
                 span class={ "key " (class) } {} " " (letters) ", " (words) "; "
             }
-            "grey is absent: no CPU there has used the page since the tree was made."
+            "grey is absent: no CPU there has used the page since the tree was made. The number beside a "
+            "bar is the share of LL of what is there."
         }
         div.pictures {
             @for look in run.looks() {
@@ -109,14 +110,14 @@ fn bars(look: &Look) -> Markup {
             @for (index, classes) in look.classes.iter().enumerate() {
                 @let y = TOP + index * ROW;
                 @let all = classes.pages().max(1) as f64;
-                @let counts = super::model::parts(classes);
-                @let parts: Vec<Part> = KEYS.iter().zip(counts).map(|((class, letters, _), part)| {
+                @let counts = parts(classes);
+                @let drawn: Vec<Part> = KEYS.iter().zip(counts).map(|((class, letters, _), part)| {
                     (*class, part as f64 / all, format!("{letters}: {}", count(part)))
                 }).collect();
                 text.name x="0" y=(y + 15) { "node " (classes.node) }
-                (BAR.draw(y, &parts))
+                (BAR.draw(y, &drawn))
                 text.value x=(BAR.x + BAR.width + 8.0) y=(y + 15) {
-                    (percent(counts[0] as f64 / all)) " both local"
+                    (percent(share(counts[0], classes))) " both local"
                 }
             }
         }
@@ -253,7 +254,7 @@ mod tests {
         let page = page(&run());
         assert!(page.contains("✓ passed"));
         assert_eq!(page.matches("<figure>").count(), 5);
-        assert!(page.contains("90 % both local"), "{page}");
+        assert!(page.contains("100 % both local"), "{page}");
         let page = super::page(&Run::default());
         assert!(page.contains("✗ failed") && page.contains("(not reached)"));
     }
