@@ -61,7 +61,7 @@ pub struct VmArgs {
     guest_memory: Size,
 
     /// Memory that the program in a guest uses, up to half of the guest's
-    #[arg(long, value_name = "SIZE", default_value_t = Size::mib(512))]
+    #[arg(long, value_name = "SIZE", default_value_t = Size::mib(256))]
     fill: Size,
 
     /// How long a guest that was moved is watched
