@@ -144,7 +144,13 @@ static void expect_statistics(struct repl_vm *r)
 
 static void begin(struct repl_vm *r)
 {
+	struct repl_state s;
+
+	/* The tree that is there becomes the fallback, which never goes: the first node's. */
+	repl_run(r, 0, 0, op(REPL_WRITE, 0, 0, 1, 0));
 	repl_set(r, "lazy");
+	repl_read(r, &s);
+	TEST_ASSERT_EQ(s.fallback, repl_key_of_node(&s, 0));
 	/* What is not the slot's: code, stacks, the guest's own tables. */
 	repl_all(r, 0, op(REPL_WRITE, 0, 0, 1, 0));
 }
