@@ -225,9 +225,11 @@ config_cloud() {
 		--append sysctl.vm.pgtable_repl_fork_delay=0
 }
 
-# code OBJECT: its instructions, without numbers that the compiler gives to names.
+# code OBJECT: its instructions, without numbers that the compiler gives to names, and
+# without the places of constants, among which are names of source files.
 code() {
-	objdump -dr --no-show-raw-insn "$1" | sed -E '1,3d; s/\.[0-9]+\>//g'
+	objdump -dr --no-show-raw-insn "$1" |
+		sed -E '1,3d; s/\.[0-9]+\>//g; s/(\.rodata[a-z0-9_.]*|__bug_table|\.LC)[-+]0x[0-9a-f]+/\1/'
 }
 
 config_off() {
@@ -236,7 +238,7 @@ config_off() {
 	cp -al "$BUILD/linux-stock" "$base"
 	while read -r number series _; do
 		case $series in lab | mend) ;; *) continue ;; esac
-		[[ $number != limit ]] || continue
+		[[ $number = [0-9]* ]] || continue
 		patch=$(echo kernel/patches/"$number"-*.patch)
 		# The other name of the file stays as it is.
 		while IFS= read -r file; do

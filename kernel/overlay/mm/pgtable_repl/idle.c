@@ -71,9 +71,14 @@ static void repl_idle_one(struct pgtable_repl_owner *owner, struct repl_wait *wa
 	/* One whose lock is not to be had for that long is looked at next time. */
 	left -= most - min(most, wait->left);
 	while (more && !wait->busy && jiffies - begun < REPL_SETTLE_EACH) {
+		bool again;
+
 		cond_resched();
 		wait->left = REPL_SETTLE_PATIENCE;
-		more = repl_idle_look(owner) && owner->ops->trim(owner, wait);
+		again = repl_idle_look(owner) && owner->ops->trim(owner, wait);
+		/* What was left is left, if the lock was not to be had this time. */
+		if (!wait->busy)
+			more = again;
 	}
 	wait->left = left;
 	WRITE_ONCE(owner->idle_more, more);

@@ -49,6 +49,9 @@
 /* So many trees give to one table, or to one fault's neighbours. */
 #define KVM_REPL_GIVERS		2
 
+/* So many tables are looked through for it, with mmu_lock held: notifiers wait. */
+#define KVM_REPL_LOOKS		8
+
 static bool kvm_repl_clone_param = true;
 module_param_named(pgtable_repl_clone, kvm_repl_clone_param, bool, 0644);
 MODULE_PARM_DESC(pgtable_repl_clone,
@@ -80,6 +83,7 @@ MODULE_PARM_DESC(pgtable_repl_around,
  * @index: the fault's own, which is left alone
  * @linked: others may see and change the table
  * @nr: so many were
+ * @looks: so many tables were looked through
  */
 struct kvm_repl_take {
 	const struct kvm_page_fault *fault;
@@ -87,6 +91,7 @@ struct kvm_repl_take {
 	unsigned int first, end, index;
 	bool linked;
 	unsigned int nr;
+	unsigned int looks;
 };
 
 /* Whether tables like this one are filled at all, for @fault. */
@@ -199,12 +204,16 @@ static int kvm_repl_ask(struct kvm_vcpu *vcpu, struct kvm_repl_take *take, unsig
 		from = kvm_repl_find_table(other, take->sp->gfn, take->sp->role.level);
 		if (!from)
 			continue;
+		if (take->looks++ == KVM_REPL_LOOKS)
+			break;
 		before = take->nr;
 		kvm_repl_take(vcpu->kvm, take, from);
 		if (take->nr == before)
 			continue;
 		(*givers)++;
 		giver = other->role.domain;
+		if (kvm_repl_full(take))
+			break;
 	}
 	return giver;
 }
@@ -271,7 +280,9 @@ unsigned int __kvm_repl_clone(struct kvm_vcpu *vcpu, struct kvm_page_fault *faul
 	kvm_repl_ask(vcpu, &take, fallback, false, &givers);
 	if (kvm_repl_full(&take))
 		return take.nr;
-	kvm_repl_ask(vcpu, &take, READ_ONCE(repl->giver), false, &givers);
+	giver = READ_ONCE(repl->giver);
+	if (giver != fallback)
+		kvm_repl_ask(vcpu, &take, giver, false, &givers);
 	if (kvm_repl_full(&take))
 		return take.nr;
 	giver = kvm_repl_ask(vcpu, &take, fallback, true, &givers);

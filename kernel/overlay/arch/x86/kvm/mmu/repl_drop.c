@@ -81,7 +81,7 @@ void kvm_repl_drop(struct kvm_repl *repl, const unsigned long *keep)
 
 	/*
 	 * The roots: as __kvm_mmu_zap_all_fast_front_half() does with all.  Faults that
-	 * began before have put little back in.  tdp_mmu_scheduled_root_to_zap is
+	 * began before have put little back in, a few tables each.  tdp_mmu_scheduled_root_to_zap is
 	 * slots_lock's, and a root that is invalid must have been zapped when that is
 	 * dropped: whoever deletes a slot next relies on it.
 	 */

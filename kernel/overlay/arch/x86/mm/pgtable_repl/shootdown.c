@@ -232,6 +232,8 @@ static void repl_share_range(struct repl_sharers *s, struct mm_struct *mm,
 		if (!(shared & BIT(iter.level)) && repl_table_counts(s, &iter)) {
 			repl_share(s, iter.table);
 			shared |= BIT(iter.level);
+			if (domainmask_subset(&s->filtered, &s->found))
+				return;
 		}
 		if (!repl_is_table(iter.val))
 			continue;

@@ -200,7 +200,8 @@ static bool ksm_begin(struct ksm *was)
 	was->run = repl_read_long(KSM "run");
 	was->sleep_ms = repl_read_long(KSM "sleep_millisecs");
 	was->scan = repl_read_long(KSM "pages_to_scan");
-	return was->run >= 0 && merged_pages() >= 0 &&
+	/* The tests merge what lies on different nodes. */
+	return was->run >= 0 && merged_pages() >= 0 && repl_read_long(KSM "merge_across_nodes") &&
 	       !repl_write_long(KSM "sleep_millisecs", 5) &&
 	       !repl_write_long(KSM "pages_to_scan", 1000);
 }
