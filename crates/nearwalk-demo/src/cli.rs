@@ -4,15 +4,15 @@
 
 use std::{
     fs,
-    io::{self, Write},
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::mpsc::{self, Receiver, Sender},
+    sync::mpsc::{self, Receiver},
     thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, bail};
+use nearwalk_bench::vm::wire::Lines;
 use nearwalk_lab::{End, Job, Kernel, NodeSpec, Outcome, Size, Vm, VmConfig};
 
 use crate::{
@@ -223,51 +223,6 @@ fn listen(heard: &Receiver<Heard>, mut narrator: Narrator, start: Instant) -> (R
     (run, narrator)
 }
 
-/// Hands on what is written to it line by line.
-struct Lines {
-    to: Sender<Heard>,
-    wrap: fn(String) -> Heard,
-    partial: Vec<u8>,
-}
-
-impl Lines {
-    fn new(to: Sender<Heard>, wrap: fn(String) -> Heard) -> Lines {
-        Lines {
-            to,
-            wrap,
-            partial: Vec::new(),
-        }
-    }
-}
-
-impl Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.partial.extend_from_slice(bytes);
-        while let Some(end) = self.partial.iter().position(|&byte| byte == b'\n') {
-            let line: Vec<u8> = self.partial.drain(..=end).collect();
-            let text = String::from_utf8_lossy(&line[..end]).into_owned();
-            self.to
-                .send((self.wrap)(text))
-                .map_err(|_| io::ErrorKind::BrokenPipe)?;
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Drop for Lines {
-    /// Last words may lack an end of line.
-    fn drop(&mut self) {
-        if !self.partial.is_empty() {
-            let text = String::from_utf8_lossy(&self.partial).into_owned();
-            let _ = self.to.send((self.wrap)(text));
-        }
-    }
-}
-
 /// Returns the path of the page.
 fn write_reports(run: &Run, output: &Path) -> anyhow::Result<PathBuf> {
     let data = serde_json::to_string_pretty(run)? + "\n";
@@ -291,6 +246,7 @@ fn exit_code(run: &Run, outcome: &Outcome) -> ExitCode {
 mod tests {
     use super::*;
     use clap::{CommandFactory, Parser};
+    use std::io::Write;
 
     #[derive(Debug, Parser)]
     struct Demo {

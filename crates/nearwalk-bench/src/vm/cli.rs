@@ -3,6 +3,7 @@
 //! writes the results.
 
 use std::{
+    convert::identity,
     fs, io,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -17,10 +18,10 @@ use nearwalk_lab::{AccelChoice, Job, Kernel, NodeSpec, Size, Vm, VmConfig};
 use super::{
     inside, machine,
     model::{Event, Findings},
-    nested::Lines,
     picture,
     plan::{OURS, Part, Plan, STOCK},
     table,
+    wire::Lines,
 };
 
 /// Far above any part that gets on.
@@ -258,7 +259,7 @@ fn follow(
 ) -> anyhow::Result<()> {
     let (sender, told) = mpsc::channel();
     let job = Job::new(driver)
-        .stdout(Lines::new(sender))
+        .stdout(Lines::new(sender, identity))
         .stderr(io::stderr());
     // QEMU ends with the thread that started it.
     let config = config.clone();

@@ -4,7 +4,6 @@
 
 use std::{
     fs,
-    io::{self, Write},
     path::Path,
     thread,
     time::{Duration, Instant},
@@ -18,6 +17,7 @@ use super::{
     model::{Event, Faults, Sample, Tables, Walks},
     nested::{Guest, Shape},
     plan::{Part, Plan},
+    wire::tell,
 };
 
 /// Shared with guests; in the machine's memory.
@@ -41,16 +41,6 @@ pub fn drive(part: Part, plan: &Plan) -> bool {
             false
         }
     }
-}
-
-/// Tells the host.
-fn tell(event: &Event) -> anyhow::Result<()> {
-    let mut line = serde_json::to_string(event)?;
-    line.push('\n');
-    let mut out = io::stdout().lock();
-    out.write_all(line.as_bytes())
-        .and_then(|()| out.flush())
-        .context("the host does not listen")
 }
 
 fn step(text: impl Into<String>) -> anyhow::Result<()> {

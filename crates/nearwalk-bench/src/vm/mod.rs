@@ -16,5 +16,6 @@ pub mod nested;
 mod picture;
 mod plan;
 mod table;
+pub mod wire;
 
 pub use inside::dump;

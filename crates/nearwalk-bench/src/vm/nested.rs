@@ -4,16 +4,18 @@
 
 use std::{
     collections::BTreeMap,
+    convert::identity,
     fs,
     io::{self, Write},
     ops::Range,
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
-    sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    sync::mpsc::{self, Receiver, RecvTimeoutError},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
+use super::wire::Lines;
 use anyhow::{Context, anyhow, bail, ensure};
 use nearwalk_lab::{
     AccelChoice, Input, Job, Kernel, MemoryPlace, NodeSpec, Nodes, Outcome, Placement, Size, Vm,
@@ -122,7 +124,7 @@ impl Guest {
         let words = arguments.iter().map(|word| word.into());
         let job = Job::new([program].into_iter().chain(words))
             .stdin(Input::Reader(Box::new(job_input)))
-            .stdout(Lines::new(sender))
+            .stdout(Lines::new(sender, identity))
             .stderr(io::stderr());
         // QEMU ends with the thread that started it.
         let (started, handle) = mpsc::channel();
@@ -417,47 +419,5 @@ fn why(end: JoinHandle<anyhow::Result<Outcome>>) -> anyhow::Error {
         Ok(Ok(outcome)) => anyhow!("{}", outcome.report()),
         Ok(Err(error)) => error,
         Err(_) => anyhow!("a thread panicked"),
-    }
-}
-
-/// Hands on what is written to it line by line.
-pub struct Lines {
-    to: Sender<String>,
-    partial: Vec<u8>,
-}
-
-impl Lines {
-    pub fn new(to: Sender<String>) -> Lines {
-        Lines {
-            to,
-            partial: Vec::new(),
-        }
-    }
-}
-
-impl Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.partial.extend_from_slice(bytes);
-        while let Some(end) = self.partial.iter().position(|&byte| byte == b'\n') {
-            let line: Vec<u8> = self.partial.drain(..=end).collect();
-            let text = String::from_utf8_lossy(&line[..end]).into_owned();
-            self.to.send(text).map_err(|_| io::ErrorKind::BrokenPipe)?;
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Drop for Lines {
-    /// Last words may lack an end of line.
-    fn drop(&mut self) {
-        if !self.partial.is_empty() {
-            let _ = self
-                .to
-                .send(String::from_utf8_lossy(&self.partial).into_owned());
-        }
     }
 }

@@ -12,13 +12,13 @@ mod tally;
 mod value;
 
 use std::{
-    io::{self, Write},
     thread,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 
+use nearwalk_bench::vm::wire::tell;
 use nearwalk_repl::Request;
 
 use self::{
@@ -56,16 +56,6 @@ pub fn drive(plan: &Plan) -> bool {
         Err(error) => Event::Failed(format!("{error:#}")),
     };
     tell(&event).is_ok() && result.is_ok()
-}
-
-/// Tells the host.
-fn tell(event: &Event) -> anyhow::Result<()> {
-    let mut line = serde_json::to_string(event)?;
-    line.push('\n');
-    let mut out = io::stdout().lock();
-    out.write_all(line.as_bytes())
-        .and_then(|()| out.flush())
-        .context("the host does not listen")
 }
 
 fn progress(progress: Progress) -> anyhow::Result<()> {

@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use nearwalk_bench::vm::nested::Lines;
+use nearwalk_bench::vm::wire::Lines;
 use nearwalk_lab::{AccelChoice, End, Job, Kernel, NodeSpec, Outcome, Size, Vm, VmConfig};
 
 use super::{
@@ -189,7 +189,7 @@ fn follow(
     let begin = Instant::now();
     let (sender, told) = mpsc::channel();
     let job = Job::new(driver)
-        .stdout(Lines::new(sender))
+        .stdout(Lines::new(sender, std::convert::identity))
         .stderr(io::stderr());
     // QEMU ends with the thread that started it.
     let config = config.clone();

@@ -2,15 +2,13 @@
 //! The driver in the machine: starts the guest, changes the nested tables and, in the
 //! guest, memcached's, and tells the host what it sees, one JSON object a line.
 
-use std::{
-    fs,
-    io::{self, Write},
-    path::Path,
-    time::Duration,
-};
+use std::{fs, path::Path, time::Duration};
 
 use anyhow::{Context, ensure};
-use nearwalk_bench::vm::nested::{Guest, Shape};
+use nearwalk_bench::vm::{
+    nested::{Guest, Shape},
+    wire::tell,
+};
 use nearwalk_lab::{Kernel, Size};
 
 use super::model::{Check, Event, Load, Look, Stage};
@@ -40,15 +38,6 @@ pub fn drive(plan: &Plan) -> bool {
         Err(error) => Event::Failed(format!("{error:#}")),
     };
     tell(&event).is_ok() && done.is_ok()
-}
-
-fn tell(event: &Event) -> anyhow::Result<()> {
-    let mut line = serde_json::to_string(event)?;
-    line.push('\n');
-    let mut out = io::stdout().lock();
-    out.write_all(line.as_bytes())
-        .and_then(|()| out.flush())
-        .context("the host does not listen")
 }
 
 fn progress(text: impl Into<String>) -> anyhow::Result<()> {
