@@ -12,6 +12,7 @@ targets=${*:-pgtable_repl migrate_copy exchange ranger tier kvm}
 # KVM's own: scripts/test-mm.sh has them.
 kvm='x86_64/pgtable_repl_test x86_64/pgtable_repl_life_test'
 kvm+=' x86_64/pgtable_repl_clone_test'
+kvm+=' x86_64/pgtable_repl_move_test'
 kvm+=' x86_64/pgtable_repl_race_test x86_64/pgtable_repl_slot_test'
 "$ROOT/scripts/kernel-prepare.sh" nearwalk
 tree=$BUILD/linux-nearwalk

@@ -81,7 +81,7 @@ u8 kvm_repl_key_of_cpu(struct kvm_repl *repl, int cpu)
 {
 	unsigned int domain;
 
-	if (!READ_ONCE(repl->map.lazy) ||
+	if (READ_ONCE(repl->map.mode) != KVM_REPL_LAZY ||
 	    READ_ONCE(repl->map.gen) != pgtable_repl_generation())
 		return READ_ONCE(repl->map.fallback);
 	domain = pgtable_repl_cpu_to_domain(cpu);
@@ -104,7 +104,7 @@ void __kvm_repl_vcpu_load(struct kvm_vcpu *vcpu, int cpu)
 	kvm_repl_stamp(repl, key);
 	if (key != vcpu->arch.repl_key)
 		kvm_make_request(KVM_REQ_MMU_FREE_OBSOLETE_ROOTS, vcpu);
-	if (READ_ONCE(repl->map.lazy) &&
+	if (READ_ONCE(repl->map.mode) == KVM_REPL_LAZY &&
 	    READ_ONCE(repl->map.gen) != pgtable_repl_generation())
 		queue_work(system_unbound_wq, &repl->work);
 }
@@ -166,7 +166,8 @@ void __kvm_repl_switch(struct kvm_vcpu *vcpu)
 }
 
 /* Change the map; drop what it does not name then. */
-static int kvm_repl_change(struct kvm_repl *repl, bool lazy, const nodemask_t *nodes)
+static int kvm_repl_change(struct kvm_repl *repl, enum kvm_repl_mode mode,
+			   const nodemask_t *nodes)
 {
 	DECLARE_BITMAP(keep, KVM_REPL_KEYS) = { 0 };
 	struct kvm_repl_count *count;
@@ -179,7 +180,7 @@ static int kvm_repl_change(struct kvm_repl *repl, bool lazy, const nodemask_t *n
 	count = kvm_repl_count(repl->kvm);
 	if (!new || !count)
 		goto out;
-	err = kvm_repl_plan(&repl->map, count, lazy, nodes, new);
+	err = kvm_repl_plan(&repl->map, count, mode, nodes, new);
 	if (err)
 		goto out;
 	/* Keys of trees that are still to be built are not idle. */
@@ -202,9 +203,11 @@ out:
  */
 static int kvm_repl_change_lazy(struct kvm_repl *repl, const nodemask_t *nodes)
 {
-	int err = kvm_repl_outdated(repl) ? kvm_repl_change(repl, false, nodes) : 0;
+	int err = 0;
 
-	return err ?: kvm_repl_change(repl, true, nodes);
+	if (kvm_repl_outdated(repl))
+		err = kvm_repl_change(repl, KVM_REPL_OFF, nodes);
+	return err ?: kvm_repl_change(repl, KVM_REPL_LAZY, nodes);
 }
 
 /*
@@ -260,6 +263,7 @@ static struct kvm_repl *kvm_repl_get(struct kvm *kvm)
 	mutex_init(&repl->lock);
 	INIT_WORK(&repl->work, kvm_repl_work);
 	INIT_DELAYED_WORK(&repl->idle, kvm_repl_idle_work);
+	INIT_DELAYED_WORK(&repl->move, kvm_repl_move_work);
 	memset(repl->map.domain_of, KVM_REPL_NO_DOMAIN, sizeof(repl->map.domain_of));
 	for (i = 0; i < KVM_REPL_KEYS; i++) {
 		repl->map.node[i] = NUMA_NO_NODE;
@@ -272,27 +276,37 @@ out:
 	return repl;
 }
 
+/* Whether a mode other than off can be: 0, or why not. */
+static int kvm_repl_allowed_mode(struct kvm *kvm, enum kvm_repl_mode mode,
+				 const nodemask_t *nodes)
+{
+	nodemask_t able;
+
+	if (kvm_repl_unable(kvm))
+		return -EOPNOTSUPP;
+	kvm_repl_nodes(&able);
+	if (nodes_empty(*nodes) || !nodes_subset(*nodes, able))
+		return -EINVAL;
+	return mode == KVM_REPL_FIXED && nodes_weight(*nodes) != 1 ? -EINVAL : 0;
+}
+
 /**
  * kvm_repl_set() - set a mode
  * @kvm: of this virtual machine
- * @lazy: a tree for each domain, rather than one
- * @nodes: of these nodes; not empty, if @lazy
+ * @mode: the mode
+ * @nodes: its nodes, for any but KVM_REPL_OFF; one for KVM_REPL_FIXED
  *
  * Return: 0, or a negative error code: then nothing has changed.
  */
-int kvm_repl_set(struct kvm *kvm, bool lazy, const nodemask_t *nodes)
+int kvm_repl_set(struct kvm *kvm, enum kvm_repl_mode mode, const nodemask_t *nodes)
 {
 	struct kvm_repl *repl = NULL;
-	nodemask_t able;
 	int err = 0;
 
-	if (!lazy && !kvm_repl_has(kvm))
+	if (mode == KVM_REPL_OFF && !kvm_repl_has(kvm))
 		return 0;
-	kvm_repl_nodes(&able);
-	if (lazy && kvm_repl_unable(kvm))
-		err = -EOPNOTSUPP;
-	else if (lazy && (nodes_empty(*nodes) || !nodes_subset(*nodes, able)))
-		err = -EINVAL;
+	if (mode != KVM_REPL_OFF)
+		err = kvm_repl_allowed_mode(kvm, mode, nodes);
 	if (!err || kvm_repl_has(kvm)) {
 		repl = kvm_repl_get(kvm);
 		if (!repl)
@@ -301,17 +315,20 @@ int kvm_repl_set(struct kvm *kvm, bool lazy, const nodemask_t *nodes)
 	if (!err && mutex_lock_interruptible(&repl->lock))
 		return -EINTR;
 	if (!err) {
-		err = lazy ? kvm_repl_change_lazy(repl, nodes) :
-			     kvm_repl_change(repl, false, nodes);
+		err = mode == KVM_REPL_LAZY ? kvm_repl_change_lazy(repl, nodes) :
+					      kvm_repl_change(repl, mode, nodes);
 		kvm_repl_unlock(repl);
 	}
 	if (err && repl)
 		atomic_long_inc(&repl->refused);
-	if (!err && lazy)
+	if (err)
+		return err;
+	if (mode == KVM_REPL_LAZY)
 		kvm_repl_idle_start(repl);
-	else if (!err)
+	else
 		kvm_repl_idle_last(repl);
-	return err;
+	kvm_repl_move_start(repl);
+	return 0;
 }
 
 /**
@@ -347,14 +364,15 @@ void kvm_repl_init_vm(struct kvm *kvm)
 	if (READ_ONCE(kvm_repl_param) != 2 || kvm_repl_unable(kvm))
 		return;
 	kvm_repl_nodes(&able);
-	if (kvm_repl_set(kvm, true, &able))
+	if (kvm_repl_set(kvm, KVM_REPL_LAZY, &able))
 		pr_warn_ratelimited("no nested page tables by domain for a new VM\n");
 }
 
-/* A look for idle trees may have the other work done. */
+/* A look for idle trees, or for tables to move, may have the other work done. */
 static void kvm_repl_cancel(struct kvm_repl *repl)
 {
 	cancel_delayed_work_sync(&repl->idle);
+	cancel_delayed_work_sync(&repl->move);
 	cancel_work_sync(&repl->work);
 }
 

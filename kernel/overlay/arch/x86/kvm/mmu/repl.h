@@ -15,13 +15,15 @@ struct kvm_page_fault;
 void __kvm_repl_vcpu_load(struct kvm_vcpu *vcpu, int cpu);
 void __kvm_repl_switch(struct kvm_vcpu *vcpu);
 void __kvm_repl_topup(struct kvm_vcpu *vcpu);
-void *__kvm_repl_table(struct kvm_vcpu *vcpu);
+void *__kvm_repl_table(struct kvm_vcpu *vcpu, const struct kvm_page_fault *fault);
 void *__kvm_repl_split_table(struct kvm *kvm, union kvm_mmu_page_role role);
 unsigned int __kvm_repl_clone(struct kvm_vcpu *vcpu, struct kvm_page_fault *fault,
 			      struct kvm_mmu_page *sp);
 void __kvm_repl_cloned(struct kvm_vcpu *vcpu, struct kvm_mmu_page *sp, unsigned int nr);
 void __kvm_repl_around(struct kvm_vcpu *vcpu, struct kvm_page_fault *fault,
 		       struct kvm_mmu_page *sp);
+void __kvm_repl_hint(struct kvm_vcpu *vcpu, const struct kvm_page_fault *fault,
+		     const struct kvm_mmu_page *sp);
 void kvm_repl_init_vm(struct kvm *kvm);
 void kvm_repl_pre_destroy_vm(struct kvm *kvm);
 void kvm_repl_uninit_vm(struct kvm *kvm);
@@ -60,10 +62,14 @@ static inline void kvm_repl_topup(struct kvm_vcpu *vcpu)
 		__kvm_repl_topup(vcpu);
 }
 
-/* One of them, with nothing mapped; NULL: take one from anywhere. */
-static inline void *kvm_repl_table(struct kvm_vcpu *vcpu)
+/*
+ * One of them, with nothing mapped, for @fault, or for a root if that is NULL.
+ * NULL: take one from anywhere.
+ */
+static inline void *kvm_repl_table(struct kvm_vcpu *vcpu,
+				   const struct kvm_page_fault *fault)
 {
-	return kvm_repl_has(vcpu->kvm) ? __kvm_repl_table(vcpu) : NULL;
+	return kvm_repl_has(vcpu->kvm) ? __kvm_repl_table(vcpu, fault) : NULL;
 }
 
 /* The same, zeroed and for the tree of @role's key, where one may sleep. */
@@ -89,12 +95,17 @@ static inline void kvm_repl_cloned(struct kvm_vcpu *vcpu, struct kvm_mmu_page *s
 		__kvm_repl_cloned(vcpu, sp, nr);
 }
 
-/* @fault has its entry in @sp: take its neighbours' from other trees. */
-static inline void kvm_repl_around(struct kvm_vcpu *vcpu, struct kvm_page_fault *fault,
+/*
+ * @fault has its entry in @sp: take its neighbours' from other trees, and tell if that is
+ * no place for it.
+ */
+static inline void kvm_repl_mapped(struct kvm_vcpu *vcpu, struct kvm_page_fault *fault,
 				   struct kvm_mmu_page *sp)
 {
-	if (kvm_repl_has(vcpu->kvm))
-		__kvm_repl_around(vcpu, fault, sp);
+	if (!kvm_repl_has(vcpu->kvm))
+		return;
+	__kvm_repl_around(vcpu, fault, sp);
+	__kvm_repl_hint(vcpu, fault, sp);
 }
 
 #else /* !CONFIG_KVM_PGTABLE_REPL */
@@ -108,7 +119,8 @@ static inline void kvm_repl_vcpu_load(struct kvm_vcpu *vcpu, int cpu) { }
 static inline void kvm_repl_switch(struct kvm_vcpu *vcpu) { }
 static inline void kvm_repl_topup(struct kvm_vcpu *vcpu) { }
 
-static inline void *kvm_repl_table(struct kvm_vcpu *vcpu)
+static inline void *kvm_repl_table(struct kvm_vcpu *vcpu,
+				   const struct kvm_page_fault *fault)
 {
 	return NULL;
 }
@@ -128,7 +140,7 @@ static inline unsigned int kvm_repl_clone(struct kvm_vcpu *vcpu,
 
 static inline void kvm_repl_cloned(struct kvm_vcpu *vcpu, struct kvm_mmu_page *sp,
 				   unsigned int nr) { }
-static inline void kvm_repl_around(struct kvm_vcpu *vcpu, struct kvm_page_fault *fault,
+static inline void kvm_repl_mapped(struct kvm_vcpu *vcpu, struct kvm_page_fault *fault,
 				   struct kvm_mmu_page *sp) { }
 static inline void kvm_repl_init_vm(struct kvm *kvm) { }
 static inline void kvm_repl_pre_destroy_vm(struct kvm *kvm) { }

@@ -87,7 +87,7 @@ static void kvm_repl_check_table(struct kvm_repl_check *check, struct kvm_mmu_pa
 
 	check->tables++;
 	if (repl && !root->role.invalid)
-		nid = READ_ONCE(repl->map.node[root->role.domain]);
+		nid = kvm_repl_target(repl, root, sp);
 	if (nid != NUMA_NO_NODE && page_to_nid(virt_to_page(sp->spt)) != nid)
 		check->misplaced++;
 

@@ -3,7 +3,6 @@
  * Nested page tables by translation domain: the setting of a virtual machine, in its
  * directory in debugfs.  Documentation/virt/kvm/x86/pgtable_repl.rst has the formats.
  */
-#include <linux/ctype.h>
 #include <linux/debugfs.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>
@@ -86,6 +85,9 @@ static int kvm_repl_show(struct seq_file *m, void *v)
 		   repl ? atomic_long_read(&repl->cloned_entries) : 0);
 	seq_printf(m, "cloned_tables %ld\n",
 		   repl ? atomic_long_read(&repl->cloned_tables) : 0);
+	seq_printf(m, "moved_tables %ld\n", repl ? atomic_long_read(&repl->moved) : 0);
+	seq_printf(m, "looks %ld\n", repl ? atomic_long_read(&repl->looks) : 0);
+	seq_printf(m, "hints %ld\n", repl ? atomic_long_read(&repl->hints) : 0);
 	if (repl)
 		kvm_repl_unlock(repl);
 	kvm_repl_count_free(count);
@@ -100,23 +102,32 @@ static int kvm_repl_open(struct inode *inode, struct file *file)
 /* Set what @text says. */
 static int kvm_repl_parse(struct kvm *kvm, char *text)
 {
+	enum kvm_repl_mode mode;
 	nodemask_t nodes;
+	char *word;
 
-	text = strim(text);
-	if (!strcmp(text, "trim"))
+	word = strsep(&text, " \t");
+	text = text ? skip_spaces(text) : "";
+	if (!*text && !strcmp(word, "trim"))
 		return kvm_repl_trim(kvm);
-	if (!strcmp(text, "off")) {
-		nodes_clear(nodes);
-		return kvm_repl_set(kvm, false, &nodes);
-	}
-	if (strncmp(text, "lazy", 4) || (text[4] && !isspace(text[4])))
+	if (!*text && !strcmp(word, "move"))
+		return kvm_repl_move_now(kvm);
+	if (!strcmp(word, "off"))
+		mode = KVM_REPL_OFF;
+	else if (!strcmp(word, "lazy"))
+		mode = KVM_REPL_LAZY;
+	else if (!strcmp(word, "migrate"))
+		mode = KVM_REPL_MIGRATE;
+	else if (!strcmp(word, "fixed"))
+		mode = KVM_REPL_FIXED;
+	else
 		return -EINVAL;
-	text = skip_spaces(text + 4);
-	if (!*text)
-		kvm_repl_nodes(&nodes);
-	else if (nodelist_parse(text, nodes))
+	if (mode == KVM_REPL_OFF && *text)
 		return -EINVAL;
-	return kvm_repl_set(kvm, true, &nodes);
+	kvm_repl_nodes(&nodes);
+	if (*text && nodelist_parse(text, nodes))
+		return -EINVAL;
+	return kvm_repl_set(kvm, mode, &nodes);
 }
 
 static ssize_t kvm_repl_write(struct file *file, const char __user *from, size_t size,
@@ -132,7 +143,7 @@ static ssize_t kvm_repl_write(struct file *file, const char __user *from, size_t
 	if (IS_ERR(text))
 		return PTR_ERR(text);
 	/* What is behind a NUL would be overlooked. */
-	err = strlen(text) == size ? kvm_repl_parse(kvm, text) : -EINVAL;
+	err = strlen(text) == size ? kvm_repl_parse(kvm, strim(text)) : -EINVAL;
 	kfree(text);
 	return err ?: size;
 }

@@ -33,7 +33,7 @@ void kvm_repl_publish(struct kvm_repl *repl, const struct kvm_repl_map *new)
 	WRITE_ONCE(map->fallback, new->fallback);
 	map->nodes = new->nodes;
 	WRITE_ONCE(map->gen, new->gen);
-	WRITE_ONCE(map->lazy, new->lazy);
+	WRITE_ONCE(map->mode, new->mode);
 	kvm_repl_pools_set(repl);
 	/*
 	 * A vCPU that is created meanwhile may not be asked.  It has nothing loaded, and

@@ -54,10 +54,18 @@ int kvm_repl_release_single(struct inode *inode, struct file *file)
  */
 void kvm_repl_show_mode(struct seq_file *m, const struct kvm_repl *repl)
 {
-	if (repl && READ_ONCE(repl->map.lazy))
-		seq_printf(m, "mode lazy %*pbl\n", nodemask_pr_args(&repl->map.nodes));
-	else
+	static const char * const names[] = {
+		[KVM_REPL_LAZY]		= "lazy",
+		[KVM_REPL_MIGRATE]	= "migrate",
+		[KVM_REPL_FIXED]	= "fixed",
+	};
+	enum kvm_repl_mode mode = repl ? READ_ONCE(repl->map.mode) : KVM_REPL_OFF;
+
+	if (mode == KVM_REPL_OFF)
 		seq_puts(m, "mode off -\n");
+	else
+		seq_printf(m, "mode %s %*pbl\n", names[mode],
+			   nodemask_pr_args(&repl->map.nodes));
 }
 
 /**

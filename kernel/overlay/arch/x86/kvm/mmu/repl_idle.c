@@ -112,8 +112,8 @@ static bool kvm_repl_idle_any(struct kvm_repl *repl, const unsigned long *used)
 }
 
 /*
- * A vCPU that had chosen its tree as the mode became off, and had yet to load it, has left
- * a root that no vCPU comes back to.
+ * A vCPU that had chosen its tree as the mode became one of a single tree, and had yet to
+ * load it, has left a root that no vCPU comes back to.
  */
 static void kvm_repl_drop_strays(struct kvm_repl *repl)
 {
@@ -146,7 +146,7 @@ int kvm_repl_drop_idle(struct kvm_repl *repl, unsigned long age)
 	lockdep_assert_held(&repl->lock);
 	if (kvm_repl_outdated(repl))
 		return 0;
-	if (!repl->map.lazy) {
+	if (repl->map.mode != KVM_REPL_LAZY) {
 		kvm_repl_drop_strays(repl);
 		return 0;
 	}
@@ -199,7 +199,7 @@ void kvm_repl_idle_start(struct kvm_repl *repl)
 }
 
 /**
- * kvm_repl_idle_last() - look once more, for what is there though the mode is off
+ * kvm_repl_idle_last() - look once more, for what is there though one tree is to be
  * @repl: of which virtual machine
  *
  * Context: as above.
@@ -233,7 +233,7 @@ void kvm_repl_idle_work(struct work_struct *work)
 	}
 	/* Without memory for it, next time. */
 	kvm_repl_drop_idle(repl, period);
-	lazy = repl->map.lazy;
+	lazy = repl->map.mode == KVM_REPL_LAZY;
 	/* While no vCPU runs, nobody else looks whether these are the host's domains. */
 	kvm_repl_unlock(repl);
 	if (lazy)

@@ -25,18 +25,26 @@
 #define KVM_REPL_KEYS		(KVM_REPL_DOMAINS + 1)
 #define KVM_REPL_NO_DOMAIN	0xff
 
+/* Which trees there are, and where their tables are to lie. */
+enum kvm_repl_mode {
+	KVM_REPL_OFF,		/* one, anywhere */
+	KVM_REPL_LAZY,		/* one for each domain, on its node */
+	KVM_REPL_MIGRATE,	/* one, where the pages lie that its tables map */
+	KVM_REPL_FIXED,		/* one, on one node */
+};
+
 /**
  * struct kvm_repl_map - which domain uses which tree
- * @lazy: the mode, rather than off
+ * @mode: the mode
  * @fallback: the key of all who have none of their own; its tree is there, if any is
  * @gen: of the host's domains that this is about
  * @key_of: of each domain, the key of the tree that it uses
  * @domain_of: of each key, the domain that it was made for, or KVM_REPL_NO_DOMAIN
  * @node: of each key, where its tables are to lie, or NUMA_NO_NODE
- * @nodes: whose domains have trees
+ * @nodes: whose domains have trees, or which tables may be on
  */
 struct kvm_repl_map {
-	bool lazy;
+	enum kvm_repl_mode mode;
 	u8 fallback;
 	unsigned int gen;
 	u8 key_of[KVM_REPL_DOMAINS];
@@ -67,6 +75,14 @@ struct kvm_repl_pool {
  * @idle: looks for trees that no vCPU runs on
  * @last_run: of each key, when a vCPU was last seen or loaded on its tree, in jiffies
  * @giver: the key of a tree that others took entries from, not long ago
+ * @move: takes away tables that are on other nodes than they are to be
+ * @hints: faults that had to use such a table
+ * @moved: tables that were taken away so
+ * @looks: how often @move has looked
+ * @hinted: @move was called for by hints
+ * @rest: @move is not to come back before this, in jiffies from its end
+ * @backoff: in jiffies, how long @move waits that has found nothing
+ * @low: nodes whose pools are half empty
  * @pools: by node
  *
  * There from the first mode on, until the virtual machine goes.
@@ -80,6 +96,11 @@ struct kvm_repl {
 	unsigned long last_run[KVM_REPL_KEYS];
 	atomic_long_t switches, fallbacks, drops, refused, cloned_entries, cloned_tables;
 	u8 giver;
+	struct delayed_work move;
+	atomic_long_t hints, moved, looks;
+	unsigned long rest, backoff;
+	bool hinted;
+	nodemask_t low;
 	struct kvm_repl_pool *pools[];
 };
 
@@ -106,7 +127,8 @@ static inline struct kvm_repl *kvm_repl_of(struct kvm *kvm)
 /* The host's domains are others than those that the trees are for. */
 static inline bool kvm_repl_outdated(struct kvm_repl *repl)
 {
-	return repl->map.lazy && repl->map.gen != pgtable_repl_generation();
+	return repl->map.mode == KVM_REPL_LAZY &&
+	       repl->map.gen != pgtable_repl_generation();
 }
 
 /*
@@ -142,7 +164,7 @@ static inline void kvm_repl_stamp(struct kvm_repl *repl, unsigned int key)
 
 /* repl.c */
 const char *kvm_repl_unable(struct kvm *kvm);
-int kvm_repl_set(struct kvm *kvm, bool lazy, const nodemask_t *nodes);
+int kvm_repl_set(struct kvm *kvm, enum kvm_repl_mode mode, const nodemask_t *nodes);
 int kvm_repl_trim(struct kvm *kvm);
 u8 kvm_repl_key_of_cpu(struct kvm_repl *repl, int cpu);
 
@@ -152,12 +174,16 @@ unsigned int kvm_repl_largest(const struct kvm_repl_map *old,
 			      const struct kvm_repl_count *count,
 			      const unsigned long *used);
 int kvm_repl_plan(const struct kvm_repl_map *old, const struct kvm_repl_count *count,
-		  bool lazy, const nodemask_t *nodes, struct kvm_repl_map *map);
+		  enum kvm_repl_mode mode, const nodemask_t *nodes,
+		  struct kvm_repl_map *map);
 
 /* repl_pool.c */
 int kvm_repl_pools_alloc(struct kvm_repl *repl);
 void kvm_repl_pools_free(struct kvm_repl *repl);
 void kvm_repl_pools_set(struct kvm_repl *repl);
+void kvm_repl_pools_fill(struct kvm_repl *repl);
+bool kvm_repl_pool_ready(struct kvm_repl *repl, int nid);
+int kvm_repl_pfn_node(kvm_pfn_t pfn);
 
 /* repl_walk.c */
 void kvm_repl_put_root(struct kvm *kvm, struct kvm_mmu_page *root);
@@ -180,6 +206,13 @@ int kvm_repl_drop_idle(struct kvm_repl *repl, unsigned long age);
 void kvm_repl_idle_start(struct kvm_repl *repl);
 void kvm_repl_idle_last(struct kvm_repl *repl);
 void kvm_repl_idle_work(struct work_struct *work);
+
+/* repl_move.c */
+int kvm_repl_target(struct kvm_repl *repl, const struct kvm_mmu_page *root,
+		    const struct kvm_mmu_page *sp);
+int kvm_repl_move_now(struct kvm *kvm);
+void kvm_repl_move_start(struct kvm_repl *repl);
+void kvm_repl_move_work(struct work_struct *work);
 
 /* repl_check.c */
 extern const struct file_operations kvm_repl_check_fops;

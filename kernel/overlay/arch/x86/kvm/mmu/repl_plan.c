@@ -79,7 +79,7 @@ static void kvm_repl_keep(const struct kvm_repl_map *old, unsigned int nr,
 	unsigned int domain, key;
 	int nid;
 
-	if (!old->lazy || old->gen != map->gen)
+	if (old->mode != KVM_REPL_LAZY || old->gen != map->gen)
 		return;
 	for (domain = 0; domain < nr; domain++) {
 		key = old->key_of[domain];
@@ -133,20 +133,21 @@ static unsigned int kvm_repl_free_key(const struct kvm_repl_map *map, unsigned i
  * kvm_repl_plan() - say which domain is to use which tree
  * @old: the map as it is
  * @count: the trees that there are
- * @lazy: a tree for each domain, rather than one
- * @nodes: of these nodes
+ * @mode: the mode
+ * @nodes: its nodes
  * @map: gets the new map
  *
  * Return: 0, or -EINVAL if no domain is on any of @nodes.
  */
 int kvm_repl_plan(const struct kvm_repl_map *old, const struct kvm_repl_count *count,
-		  bool lazy, const nodemask_t *nodes, struct kvm_repl_map *map)
+		  enum kvm_repl_mode mode, const nodemask_t *nodes,
+		  struct kvm_repl_map *map)
 {
 	unsigned int domain, nr, key;
 	bool any = false;
 	int nid;
 
-	map->lazy = lazy;
+	map->mode = mode;
 	map->nodes = *nodes;
 	/* Domains may change while they are read: then this is old, and seen to be. */
 	map->gen = pgtable_repl_generation();
@@ -155,7 +156,9 @@ int kvm_repl_plan(const struct kvm_repl_map *old, const struct kvm_repl_count *c
 	memset(map->domain_of, KVM_REPL_NO_DOMAIN, sizeof(map->domain_of));
 	for (key = 0; key < KVM_REPL_KEYS; key++)
 		map->node[key] = NUMA_NO_NODE;
-	if (!lazy)
+	if (mode == KVM_REPL_FIXED)
+		map->node[map->fallback] = first_node(*nodes);
+	if (mode != KVM_REPL_LAZY)
 		return 0;
 
 	nr = min(pgtable_repl_nr_domains(), KVM_REPL_DOMAINS);

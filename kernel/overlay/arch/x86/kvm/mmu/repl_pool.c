@@ -8,9 +8,12 @@
  * A pool that is dry makes a table's place worse, and nobody wait: the cache is there.
  */
 #include <linux/gfp.h>
+#include <linux/memcontrol.h>
 #include <linux/mm.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 
+#include "mmu_internal.h"
 #include "repl_internal.h"
 #include "spte.h"
 
@@ -37,25 +40,49 @@ static unsigned int kvm_repl_table_key(struct kvm_vcpu *vcpu)
 	return vcpu->arch.root_mmu.root_role.domain;
 }
 
-void __kvm_repl_topup(struct kvm_vcpu *vcpu)
+/**
+ * kvm_repl_pfn_node() - the node of a page
+ * @pfn: the page, or what KVM has for none
+ *
+ * Return: the node, or NUMA_NO_NODE for what is no memory.
+ */
+int kvm_repl_pfn_node(kvm_pfn_t pfn)
+{
+	return pfn_valid(pfn) ? page_to_nid(pfn_to_page(pfn)) : NUMA_NO_NODE;
+}
+
+/* Where the tables are to lie that @vcpu makes for @fault; NULL: a root. */
+static int kvm_repl_table_node(struct kvm_vcpu *vcpu, const struct kvm_page_fault *fault)
 {
 	struct kvm_repl *repl = kvm_repl_of(vcpu->kvm);
-	u8 key = kvm_repl_table_key(vcpu);
-	int nid = READ_ONCE(repl->map.node[key]);
+	int nid;
+
+	if (READ_ONCE(repl->map.mode) != KVM_REPL_MIGRATE)
+		return READ_ONCE(repl->map.node[kvm_repl_table_key(vcpu)]);
+	nid = fault ? kvm_repl_pfn_node(fault->pfn) : NUMA_NO_NODE;
+	return nid != NUMA_NO_NODE && node_isset(nid, repl->map.nodes) ? nid : NUMA_NO_NODE;
+}
+
+/* So much that no table of a few faults lies elsewhere. */
+static bool kvm_repl_pool_low(const struct kvm_repl_pool *pool)
+{
+	return READ_ONCE(pool->nr) <= READ_ONCE(pool->want) / 2;
+}
+
+static void kvm_repl_pool_fill(struct kvm_repl *repl, int nid)
+{
 	struct kvm_repl_pool *pool;
 	unsigned int want;
 	struct page *page;
 	bool more;
 
-	/* Who prefaults is not in KVM_RUN, and uses the tree all the same. */
-	kvm_repl_stamp(repl, key);
 	if (!kvm_repl_pool_node(nid))
 		return;
 	pool = repl->pools[nid];
-	if (READ_ONCE(pool->nr) > READ_ONCE(pool->want) / 2)
+	if (!kvm_repl_pool_low(pool))
 		return;
 	want = max(KVM_REPL_POOL_MIN, KVM_REPL_POOL_VCPU *
-		   (unsigned int)atomic_read(&vcpu->kvm->online_vcpus));
+		   (unsigned int)atomic_read(&repl->kvm->online_vcpus));
 	do {
 		page = alloc_pages_node(nid, KVM_REPL_GFP, 0);
 		if (!page)
@@ -79,10 +106,30 @@ void __kvm_repl_topup(struct kvm_vcpu *vcpu)
 	} while (more);
 }
 
-void *__kvm_repl_table(struct kvm_vcpu *vcpu)
+void __kvm_repl_topup(struct kvm_vcpu *vcpu)
 {
 	struct kvm_repl *repl = kvm_repl_of(vcpu->kvm);
-	int nid = READ_ONCE(repl->map.node[kvm_repl_table_key(vcpu)]);
+	u8 key = kvm_repl_table_key(vcpu);
+	int nid;
+
+	/* Who prefaults is not in KVM_RUN, and uses the tree all the same. */
+	kvm_repl_stamp(repl, key);
+	if (READ_ONCE(repl->map.mode) != KVM_REPL_MIGRATE) {
+		kvm_repl_pool_fill(repl, READ_ONCE(repl->map.node[key]));
+		return;
+	}
+	/* Which page this is for is not known yet. */
+	for_each_node_mask(nid, repl->low) {
+		/* One that cannot be filled is tried again with the next table. */
+		node_clear(nid, repl->low);
+		kvm_repl_pool_fill(repl, nid);
+	}
+}
+
+void *__kvm_repl_table(struct kvm_vcpu *vcpu, const struct kvm_page_fault *fault)
+{
+	struct kvm_repl *repl = kvm_repl_of(vcpu->kvm);
+	int nid = kvm_repl_table_node(vcpu, fault);
 	struct kvm_repl_pool *pool;
 	struct page *page;
 
@@ -96,6 +143,8 @@ void *__kvm_repl_table(struct kvm_vcpu *vcpu)
 		pool->nr--;
 	}
 	spin_unlock(&pool->lock);
+	if (kvm_repl_pool_low(pool) && !node_isset(nid, repl->low))
+		node_set(nid, repl->low);
 	if (!page) {
 		atomic_long_inc(&repl->fallbacks);
 		return NULL;
@@ -149,11 +198,42 @@ void kvm_repl_pools_set(struct kvm_repl *repl)
 	bool used;
 
 	for (nid = 0; nid < nr_node_ids; nid++) {
-		used = false;
+		used = repl->map.mode == KVM_REPL_MIGRATE && node_isset(nid, repl->map.nodes);
 		for (key = 0; key < KVM_REPL_KEYS; key++)
 			used |= repl->map.node[key] == nid;
 		kvm_repl_pool_set(repl->pools[nid], used);
+		if (used)
+			node_set(nid, repl->low);
 	}
+}
+
+/**
+ * kvm_repl_pools_fill() - fill pools, on behalf of no vCPU
+ * @repl: whose
+ *
+ * Its group pays, as for its vCPUs.
+ */
+void kvm_repl_pools_fill(struct kvm_repl *repl)
+{
+	struct mem_cgroup *memcg = get_mem_cgroup_from_mm(repl->kvm->mm);
+	struct mem_cgroup *before = set_active_memcg(memcg);
+	unsigned int nid;
+
+	for (nid = 0; nid < nr_node_ids; nid++)
+		if (READ_ONCE(repl->pools[nid]->want))
+			kvm_repl_pool_fill(repl, nid);
+	set_active_memcg(before);
+	mem_cgroup_put(memcg);
+}
+
+/**
+ * kvm_repl_pool_ready() - whether the next tables will lie on a node
+ * @repl: of which virtual machine
+ * @nid: the node
+ */
+bool kvm_repl_pool_ready(struct kvm_repl *repl, int nid)
+{
+	return !kvm_repl_pool_low(repl->pools[nid]);
 }
 
 /**

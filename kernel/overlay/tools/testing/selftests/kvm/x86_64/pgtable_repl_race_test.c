@@ -172,6 +172,24 @@ static void *set_modes(void *arg)
 	return NULL;
 }
 
+/* Tables go that are misplaced, which most are, as modes and pages change. */
+static void *moves(void *arg)
+{
+	struct repl_vm *r = arg;
+	double end = now() + seconds;
+	unsigned int n;
+	char text[32];
+
+	for (n = 0; now() < end; n++) {
+		snprintf(text, sizeof(text), "fixed %d", repl_node[n / 3 % repl_nodes]);
+		repl_set(r, n % 3 == 0 ? "lazy" : n % 3 == 1 ? text : "migrate");
+		repl_set(r, "move");
+		nap(0.01);
+		repl_set(r, "move");
+	}
+	return NULL;
+}
+
 /* All of it read, again and again. */
 static void *look(void *arg)
 {
@@ -268,6 +286,17 @@ static void trim(struct repl_vm *r)
 	ksft_print_msg("%lu trees dropped\n", s.drops);
 }
 
+static void moved(struct repl_vm *r)
+{
+	struct repl_state s;
+
+	repl_set(r, "lazy");
+	churn(r, moves, false);
+	repl_read(r, &s);
+	TEST_ASSERT(s.moved, "No table was moved");
+	ksft_print_msg("%lu tables moved\n", s.moved);
+}
+
 /* Memory slots come and go, which makes all roots invalid. */
 static void churn_slots(struct repl_vm *r, void *(*trees)(void *))
 {
@@ -312,6 +341,12 @@ static void trim_slots(struct repl_vm *r)
 {
 	repl_set(r, "lazy");
 	churn_slots(r, trims);
+}
+
+static void moved_slots(struct repl_vm *r)
+{
+	repl_set(r, "lazy");
+	churn_slots(r, moves);
 }
 
 /* Prefaults end, whatever root they began on. A thread of them cannot be stopped. */
@@ -396,6 +431,8 @@ static const struct repl_test tests[] = {
 	{ "slots", slots },
 	{ "trim", trim },
 	{ "trim_slots", trim_slots },
+	{ "moved", moved },
+	{ "moved_slots", moved_slots },
 	{ "prefault", prefault },
 	{ "host_domains", host_domains },
 	{ "leave", leave },

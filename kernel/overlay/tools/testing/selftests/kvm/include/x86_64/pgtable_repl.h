@@ -65,7 +65,7 @@ struct repl_state {
 	char mode[64];
 	int nr_keys;
 	unsigned long map, host, fallback, switches, fallbacks, drops, tables;
-	unsigned long cloned_entries, cloned_tables;
+	unsigned long cloned_entries, cloned_tables, moved, hints, looks;
 	struct repl_key key[REPL_KEYS];
 };
 
@@ -97,6 +97,7 @@ void repl_all(struct repl_vm *r, int turn, struct repl_op op);
 
 int repl_idle_try(const char *seconds);
 void repl_idle(const char *seconds);
+void repl_parameter(const char *name, const char *value);
 int repl_try(struct repl_vm *r, const char *text);
 void repl_set(struct repl_vm *r, const char *text);
 void repl_read(struct repl_vm *r, struct repl_state *s);

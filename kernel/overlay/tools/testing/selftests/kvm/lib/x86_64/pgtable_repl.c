@@ -146,6 +146,55 @@ static void repl_idle_never(void)
 	repl_idle("0");
 }
 
+/* Parameters that tests change, and what they were before. */
+static struct {
+	const char *name;
+	char before[16];
+} repl_parameters[] = { { "zap_rate" }, { "verify" } };
+
+static FILE *repl_open_parameter(const char *name, const char *mode)
+{
+	char path[128];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/sys/module/kvm/parameters/pgtable_repl_%s", name);
+	f = fopen(path, mode);
+	TEST_ASSERT(f, "Could not open %s", path);
+	return f;
+}
+
+/* kvm.pgtable_repl_NAME, one of those above, until the program ends. */
+void repl_parameter(const char *name, const char *value)
+{
+	FILE *f = repl_open_parameter(name, "w");
+
+	TEST_ASSERT(fputs(value, f) >= 0 && !fclose(f), "'%s' for %s", value, name);
+}
+
+static void repl_parameters_again(void)
+{
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(repl_parameters); i++)
+		repl_parameter(repl_parameters[i].name, repl_parameters[i].before);
+}
+
+/* No table is moved, but where a test says so: faults are counted. */
+static void repl_stay(void)
+{
+	int i;
+	FILE *f;
+
+	for (i = 0; i < ARRAY_SIZE(repl_parameters); i++) {
+		f = repl_open_parameter(repl_parameters[i].name, "r");
+		TEST_ASSERT(fscanf(f, "%15s", repl_parameters[i].before) == 1,
+			    "Could not read %s", repl_parameters[i].name);
+		fclose(f);
+	}
+	atexit(repl_parameters_again);
+	repl_parameter("zap_rate", "0");
+}
+
 /* Nodes with CPUs and memory; of each, the first CPU. */
 void repl_host(void)
 {
@@ -174,6 +223,7 @@ void repl_host(void)
 	if (getenv("PGTABLE_REPL_TEST_PERCENT"))
 		repl_share = atof(getenv("PGTABLE_REPL_TEST_PERCENT")) / 100;
 	repl_idle_never();
+	repl_stay();
 }
 
 void repl_create(struct repl_vm *r)
@@ -429,6 +479,9 @@ void repl_read(struct repl_vm *r, struct repl_state *s)
 		repl_field(line, "drops", &s->drops);
 		repl_field(line, "cloned_entries", &s->cloned_entries);
 		repl_field(line, "cloned_tables", &s->cloned_tables);
+		repl_field(line, "moved_tables", &s->moved);
+		repl_field(line, "hints", &s->hints);
+		repl_field(line, "looks", &s->looks);
 	}
 	fclose(f);
 }
