@@ -35,6 +35,7 @@ Examples:
   nearwalk vm list
   nearwalk vm set web lazy
   nearwalk vm set 4711 lazy --nodes 0,2
+  nearwalk vm set db migrate
   nearwalk vm dump web --every 5s
   nearwalk vm set web off
 
@@ -61,15 +62,23 @@ enum VmCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Give one a tree for each domain that its CPUs run on, or take them back
+    /// Say how many trees one is to have, and where their tables are to be
     Set {
         #[arg(value_name = "NAME|PID")]
         vm: String,
         /// What it is to have
         mode: Mode,
-        /// Trees for domains of these nodes only, as 0,2
+        /// Trees for domains of these nodes only, or tables on these only, as 0,2
         #[arg(long, value_name = "NODES")]
         nodes: Option<NodeSet>,
+    },
+    /// Take away tables of leaves that are on another node than they are to be, at once
+    ///
+    /// The next ones are made where they are to be, as their pages are used. The kernel does
+    /// this by itself, too, more slowly.
+    Move {
+        #[arg(value_name = "NAME|PID")]
+        vm: String,
     },
     /// Have the kernel compare the trees of one, or of all
     Check {
@@ -87,8 +96,47 @@ enum VmCommand {
 enum Mode {
     /// A tree for each domain, filled by what its CPUs use
     Lazy,
-    /// One tree
+    /// One tree, each table of which is where most of the pages are that it maps
+    Migrate,
+    /// One tree, whose tables are on the node of --nodes
+    Fixed,
+    /// One tree, wherever it is
     Off,
+}
+
+impl Mode {
+    /// As the kernel reads it.
+    fn text(self, nodes: Option<&NodeSet>) -> Result<String, (String, &'static str)> {
+        let name = match self {
+            Mode::Lazy => "lazy",
+            Mode::Migrate => "migrate",
+            Mode::Fixed => "fixed",
+            Mode::Off => "off",
+        };
+        match (self, nodes) {
+            (Mode::Fixed, Some(nodes)) if nodes.iter().count() == 1 => {
+                Ok(format!("{name} {nodes}"))
+            }
+            (Mode::Fixed, Some(nodes)) if !nodes.is_empty() => Err((
+                format!("--nodes {nodes} with fixed"),
+                "allowed: one node, as fixed --nodes 2",
+            )),
+            (Mode::Fixed, None) => Err((
+                "fixed without --nodes".into(),
+                "allowed: one node, as fixed --nodes 2",
+            )),
+            (Mode::Off, Some(_)) => Err((
+                "--nodes with off".into(),
+                "allowed: lazy or migrate with a list such as 0,2, fixed with a node",
+            )),
+            (_, Some(nodes)) if nodes.is_empty() => Err((
+                "--nodes with no node".into(),
+                "allowed: lazy or migrate with a list such as 0,2, fixed with a node",
+            )),
+            (_, Some(nodes)) => Ok(format!("{name} {nodes}")),
+            (_, None) => Ok(name.into()),
+        }
+    }
 }
 
 /// Prints, for each domain of the host that runs virtual CPUs, how many of the guest's
@@ -159,6 +207,7 @@ fn carry_out(
         VmCommand::List { json } => put(&list(system, *json)?)?,
         VmCommand::Show { vm, json } => put(&show(system, vm, *json)?)?,
         VmCommand::Set { vm, mode, nodes } => put(&set(system, vm, *mode, nodes.as_ref())?)?,
+        VmCommand::Move { vm } => put(&move_tables(system, vm)?)?,
         VmCommand::Check { vm, json } => {
             let (text, clean) = check(system, vm.as_deref(), *json)?;
             put(&text)?;
@@ -232,24 +281,14 @@ fn set(
     mode: Mode,
     nodes: Option<&NodeSet>,
 ) -> Result<String, Error> {
-    let text = match (mode, nodes) {
-        (Mode::Off, None) => "off".to_owned(),
-        (Mode::Lazy, None) => "lazy".to_owned(),
-        (Mode::Lazy, Some(nodes)) if !nodes.is_empty() => format!("lazy {nodes}"),
-        (mode, _) => {
-            return Err(Error::Refused {
-                vm: who.to_owned(),
-                mode: format!(
-                    "--nodes with {}",
-                    if mode == Mode::Off { "off" } else { "no node" }
-                ),
-                why: "allowed: lazy with a list such as 0,2",
-            });
-        }
-    };
+    let text = mode.text(nodes).map_err(|(mode, why)| Error::Refused {
+        vm: who.to_owned(),
+        mode,
+        why,
+    })?;
     let vm = find::one(system, who)?;
     let before = of(&vm, Status::parse(&vm.demand(system, STATUS)?))?;
-    if let (Mode::Lazy, Some(why)) = (mode, &before.unable) {
+    if let Some(why) = before.unable.as_ref().filter(|_| mode != Mode::Off) {
         return Err(Error::Unable {
             vm: vm.to_string(),
             why: why.clone(),
@@ -258,31 +297,67 @@ fn set(
     if let Some(nodes) = nodes {
         system.check_nodes(nodes)?;
     }
-    let path = vm.dir.join(STATUS);
-    if let Err(error) = system.write(&path, &text) {
-        let refused = |why| Error::Refused {
-            vm: vm.to_string(),
-            mode: text.clone(),
-            why,
-        };
-        return Err(match error.raw_os_error() {
-            Some(libc::EINVAL) => refused("a node without CPUs or memory"),
-            Some(libc::EOPNOTSUPP) => refused(
-                "the kernel does not allow it; the module parameter kvm.pgtable_repl may be 0",
-            ),
-            Some(libc::ENOMEM) => refused("no memory"),
-            Some(libc::EINTR) => refused("interrupted while another change was under way"),
-            Some(libc::EACCES | libc::EPERM) => Error::NotPermitted,
-            Some(libc::ENOENT | libc::ENODEV) => vm.ended(),
-            _ => Error::io(&path, error),
-        });
-    }
+    write(system, &vm, &text, "a node without CPUs or memory")?;
     let after = of(&vm, Status::parse(&vm.demand(system, STATUS)?))?;
     Ok(format!(
         "{vm}: {} (was {})\n",
         print::mode(&after.mode),
         print::mode(&before.mode)
     ))
+}
+
+/// Writes a mode or a command; `invalid` is why the kernel may not know it.
+fn write(system: &mut dyn System, vm: &Vm, text: &str, invalid: &'static str) -> Result<(), Error> {
+    let path = vm.dir.join(STATUS);
+    let Err(error) = system.write(&path, text) else {
+        return Ok(());
+    };
+    let refused = |why| Error::Refused {
+        vm: vm.to_string(),
+        mode: text.to_owned(),
+        why,
+    };
+    Err(match error.raw_os_error() {
+        Some(libc::EINVAL) => refused(invalid),
+        Some(libc::EOPNOTSUPP) => {
+            refused("the kernel does not allow it; the module parameter kvm.pgtable_repl may be 0")
+        }
+        Some(libc::ENOMEM) => refused("no memory"),
+        Some(libc::EINTR) => refused("interrupted while another change was under way"),
+        Some(libc::EACCES | libc::EPERM) => Error::NotPermitted,
+        Some(libc::ENOENT | libc::ENODEV) => vm.ended(),
+        _ => Error::io(&path, error),
+    })
+}
+
+/// Has tables taken away that are not in their place.
+fn move_tables(system: &mut dyn System, who: &str) -> Result<String, Error> {
+    let vm = find::one(system, who)?;
+    let mut moved = [0; 2];
+    for (turn, moved) in moved.iter_mut().enumerate() {
+        if turn > 0 {
+            write(
+                system,
+                &vm,
+                "move",
+                "its mode is off, which says nothing of where tables are to be",
+            )?;
+        }
+        let status = of(&vm, Status::parse(&vm.demand(system, STATUS)?))?;
+        let counter = status
+            .counters
+            .iter()
+            .find(|(name, _)| name == "moved_tables");
+        *moved = counter.map_or(0, |(_, count)| *count);
+    }
+    let [before, after] = moved;
+    Ok(match after.saturating_sub(before) {
+        0 => format!("{vm}: no table was misplaced that could be moved\n"),
+        1 => format!("{vm}: 1 table was misplaced, and comes back where it is to be\n"),
+        count => {
+            format!("{vm}: {count} tables were misplaced, and come back where they are to be\n")
+        }
+    })
 }
 
 fn check(system: &mut dyn System, who: Option<&str>, json: bool) -> anyhow::Result<(String, bool)> {

@@ -52,6 +52,9 @@ drops 0
 refused 0
 cloned_entries 514
 cloned_tables 1
+moved_tables 3
+looks 2
+hints 0
 ";
 
 #[derive(Debug, Default)]

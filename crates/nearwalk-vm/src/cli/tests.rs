@@ -57,7 +57,7 @@ tree  domain  node  vCPUs  tables on node       0       1
    0       1     1      1               6       1       5  fallback
    1       0     0      1               5       5       0
 
-switches 2  fallbacks 1  drops 0  refused 0  cloned_entries 514  cloned_tables 1
+switches 2  fallbacks 1  drops 0  refused 0  cloned_entries 514  cloned_tables 1  moved_tables 3  looks 2  hints 0
 "
     );
 }
@@ -88,6 +88,9 @@ fn a_mode_is_written_as_the_kernel_reads_it() {
         ("set db lazy", "lazy"),
         ("set 139 off", "off"),
         ("set 139-14 lazy --nodes 0,1", "lazy 0-1"),
+        ("set db migrate", "migrate"),
+        ("set db migrate --nodes 1", "migrate 1"),
+        ("set db fixed --nodes 1", "fixed 1"),
     ] {
         let mut host = Fixture::host();
         let text = run(&mut host, words);
@@ -97,6 +100,20 @@ fn a_mode_is_written_as_the_kernel_reads_it() {
             "db (139-14): lazy on nodes 0-1 (was lazy on nodes 0-1)\n"
         );
     }
+}
+
+#[test]
+fn misplaced_tables_are_moved_by_hand() {
+    let mut host = Fixture::host();
+    assert_eq!(
+        run(&mut host, "move db"),
+        "db (139-14): no table was misplaced that could be moved\n"
+    );
+    assert_eq!(host.written, [(FILE.into(), "move".into())]);
+    assert!(
+        refused(&mut Fixture::host(), "move 140")
+            .contains("web,1 (140-11): this kernel has no nested tables by domain")
+    );
 }
 
 #[test]
@@ -111,12 +128,22 @@ fn what_cannot_be_set_is_not_tried() {
         (
             Fixture::host(),
             "set db off --nodes 0",
-            "db: --nodes with off: allowed: lazy with a list such as 0,2",
+            "db: --nodes with off: allowed: lazy or migrate with a list such as 0,2, fixed with a node",
+        ),
+        (
+            Fixture::host(),
+            "set db fixed",
+            "db: fixed without --nodes: allowed: one node, as fixed --nodes 2",
+        ),
+        (
+            Fixture::host(),
+            "set db fixed --nodes 0,1",
+            "db: --nodes 0-1 with fixed: allowed: one node, as fixed --nodes 2",
         ),
         (
             Fixture::host(),
             "set db eager",
-            "possible values: lazy, off",
+            "possible values: lazy, migrate, fixed, off",
         ),
         (
             Fixture::host(),

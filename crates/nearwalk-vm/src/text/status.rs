@@ -83,7 +83,7 @@ impl Status {
                 "fallback" => status.fallback = line.optional("key")?,
                 "key" => status.keys.push(parse_key(&mut line)?),
                 "switches" | "fallbacks" | "drops" | "refused" | "cloned_entries"
-                | "cloned_tables" => {
+                | "cloned_tables" | "moved_tables" | "looks" | "hints" => {
                     let count = line.number("count")?;
                     status.counters.push((word.to_owned(), count));
                 }
