@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
     sync::mpsc::{self, Receiver, RecvTimeoutError},
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use super::wire::Lines;
@@ -26,7 +26,6 @@ use nearwalk_vm::{
     find::{self, Vm as Found},
     guest::{Classes, GuestTables, classes},
     share::{Share, shares},
-    text::Key,
 };
 use rustix::{
     process::Pid,
@@ -36,9 +35,6 @@ use rustix::{
 /// After this long an answer does not come any more. A guest of an emulated machine on
 /// a busy host can take minutes.
 const PATIENCE: Duration = Duration::from_secs(900);
-
-/// What takes longer than this to go does not go.
-const GOING: Duration = Duration::from_secs(120);
 
 /// What guest to start.
 #[derive(Clone, Debug)]
@@ -238,7 +234,7 @@ impl Guest {
         self.pages
     }
 
-    /// `off`, `lazy`, `lazy NODES` or `trim`.
+    /// A mode, as `lazy 0-1`, or `move`.
     pub fn keep(&mut self, mode: &str) -> anyhow::Result<()> {
         let path = self.found.dir.join("pgtable_repl");
         // One write, as the kernel wants it.
@@ -334,46 +330,6 @@ impl Guest {
         ensure!(thread.is_some(), "{}: no thread", path.display());
         sched_setaffinity(thread, &set)
             .with_context(|| format!("cannot run CPU {vcpu} of the guest on node {node}"))
-    }
-
-    /// Has the first tree, which has tables on all nodes from before there was one for
-    /// each domain, made anew: its CPU leaves, what nobody runs on goes, and the CPU
-    /// comes back. The guest's CPUs are on nodes of the same numbers, and busy: of trees
-    /// that nobody runs on one stays, the largest.
-    pub fn renew_first(&mut self) -> anyhow::Result<()> {
-        let far = |key: &Key| {
-            let on = key.on.iter().filter(|(node, _)| Some(*node) != key.node);
-            on.map(|(_, pages)| pages).sum::<u64>()
-        };
-        let status = self.status()?;
-        let first = status.keys.iter().max_by_key(|key| far(key));
-        let first = first.context("no tree, though each node has one")?;
-        let home = first.node.context("the first tree is no node's")?;
-        let other = match home {
-            0 => 1,
-            _ => 0,
-        };
-        self.run_cpu_on(home as usize, other)?;
-        let gone = self.drop_tree(first.key);
-        self.run_cpu_on(home as usize, home)?;
-        gone
-    }
-
-    /// Until what was in a tree that nobody is to run on has gone.
-    fn drop_tree(&mut self, key: u32) -> anyhow::Result<()> {
-        let begin = Instant::now();
-        while begin.elapsed() < GOING {
-            // Its CPU takes another one as it runs elsewhere.
-            thread::sleep(Duration::from_millis(500));
-            self.keep("trim")?;
-            let status = self.status()?;
-            let tables = status.keys.iter().find(|own| own.key == key);
-            // One that somebody was about to load comes back with a page or two.
-            if tables.is_none_or(|own| own.tables < 8) {
-                return Ok(());
-            }
-        }
-        bail!("tree {key} is still there, though no CPU is to run on it")
     }
 
     /// Begins to move the guest's memory from a node of the machine to another.

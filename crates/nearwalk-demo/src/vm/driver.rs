@@ -77,8 +77,8 @@ fn run(plan: &Plan) -> anyhow::Result<()> {
     story.keep("lazy")?;
     did("nearwalk vm set nearwalk-lab lazy: a tree of nested tables for each node")?;
     story.stay()?;
-    story.guest.renew_first()?;
-    did("taskset, echo trim >.../pgtable_repl: the tree from before is made anew")?;
+    story.keep("move")?;
+    did("nearwalk vm move nearwalk-lab: what is misplaced in the tree from before comes back")?;
     story.stay()?;
     story.look(Stage::Nested, false)?;
     story.guest.ask("set eager all")?;
