@@ -151,6 +151,10 @@ void __kvm_repl_switch(struct kvm_vcpu *vcpu)
 	/* A period that was set while this VM was on no list yet did not start looks. */
 	if (other && !delayed_work_pending(&repl->idle))
 		kvm_repl_idle_start(repl);
+	if (other && !READ_ONCE(repl->began)) {
+		WRITE_ONCE(repl->began, true);
+		kvm_repl_move_start(repl);
+	}
 
 	/* Not initialised yet. */
 	if (!mmu->root_role.direct)
@@ -214,7 +218,7 @@ static int kvm_repl_change_lazy(struct kvm_repl *repl, const nodemask_t *nodes)
  * If the host's domains have changed, vCPUs use the fallback, or are about to.  Have
  * none of what was there by the old numbers, then begin again.
  */
-static void kvm_repl_renew(struct kvm_repl *repl)
+void kvm_repl_renew(struct kvm_repl *repl)
 {
 	nodemask_t nodes, able;
 
@@ -287,7 +291,10 @@ static int kvm_repl_allowed_mode(struct kvm *kvm, enum kvm_repl_mode mode,
 	kvm_repl_nodes(&able);
 	if (nodes_empty(*nodes) || !nodes_subset(*nodes, able))
 		return -EINVAL;
-	return mode == KVM_REPL_FIXED && nodes_weight(*nodes) != 1 ? -EINVAL : 0;
+	if (mode == KVM_REPL_FIXED &&
+	    (nodes_weight(*nodes) != 1 || !node_state(first_node(*nodes), N_NORMAL_MEMORY)))
+		return -EINVAL;
+	return 0;
 }
 
 /**

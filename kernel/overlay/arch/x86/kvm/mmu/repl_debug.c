@@ -122,7 +122,7 @@ static int kvm_repl_parse(struct kvm *kvm, char *text)
 		mode = KVM_REPL_FIXED;
 	else
 		return -EINVAL;
-	if (mode == KVM_REPL_OFF && *text)
+	if ((mode == KVM_REPL_OFF && *text) || (mode == KVM_REPL_FIXED && !*text))
 		return -EINVAL;
 	kvm_repl_nodes(&nodes);
 	if (*text && nodelist_parse(text, nodes))

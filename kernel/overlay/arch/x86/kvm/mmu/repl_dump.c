@@ -77,7 +77,7 @@ void kvm_repl_show_mode(struct seq_file *m, const struct kvm_repl *repl)
  * @at: the level and the page of the table that is next: level 0: the tree's own line
  * @ended: the last line is next
  * @over: nothing is
- * @seq, @roots: what tells whether something has changed since the first line
+ * @seq, @roots, @moved: what tells whether something has changed since the first line
  */
 struct kvm_repl_dump {
 	struct kvm *kvm;
@@ -87,6 +87,7 @@ struct kvm_repl_dump {
 	bool ended, over;
 	unsigned long seq;
 	unsigned long roots;
+	long moved;
 };
 
 /* The next valid root, its own line first. */
@@ -112,6 +113,7 @@ static void kvm_repl_dump_begin(struct kvm_repl_dump *dump)
 	dump->over = false;
 	dump->seq = READ_ONCE(dump->kvm->mmu_invalidate_seq);
 	dump->roots = kvm_repl_roots(dump->kvm);
+	dump->moved = kvm_repl_moved(dump->kvm);
 }
 
 static void *kvm_repl_dump_start(struct seq_file *m, loff_t *pos)
@@ -286,7 +288,8 @@ static int kvm_repl_dump_show(struct seq_file *m, void *v)
 	} else if (dump->ended) {
 		seq_printf(m, "end %d\n",
 			   dump->seq != READ_ONCE(kvm->mmu_invalidate_seq) ||
-			   dump->roots != kvm_repl_roots(kvm));
+			   dump->roots != kvm_repl_roots(kvm) ||
+			   dump->moved != kvm_repl_moved(kvm));
 	} else if (!dump->at.level) {
 		/* Less the one that is held here. */
 		seq_printf(m, "tree %u %d %d %d %d\n", root->role.domain,

@@ -19,6 +19,9 @@
 #include "mmu_internal.h"
 #include "repl.h"
 
+/* So many places of tables are remembered, as a power of two. */
+#define KVM_REPL_PLACE_BITS	9
+
 /* More have no tree of their own. */
 #define KVM_REPL_DOMAINS	64
 /* Key 0 is that of the tree without this; one more, so that each domain has one. */
@@ -65,6 +68,13 @@ struct kvm_repl_pool {
 	struct list_head pages;
 } ____cacheline_aligned_in_smp;
 
+/* A walk over the tables of a root, one at a time; see repl_walk.c. */
+struct kvm_repl_cursor {
+	struct kvm_mmu_page *root;
+	gfn_t gfn;
+	int level;			/* 0: before the root */
+};
+
 /**
  * struct kvm_repl - trees by domain of a virtual machine
  * @kvm: whose
@@ -80,6 +90,9 @@ struct kvm_repl_pool {
  * @moved: tables that were taken away so
  * @looks: how often @move has looked
  * @hinted: @move was called for by hints
+ * @began: a vCPU has called for @move
+ * @from: where @move goes on; the root is compared only.  No root: at the first one
+ * @places: where tables are to be that @move has taken away, see kvm_repl_place_node()
  * @rest: @move is not to come back before this, in jiffies from its end
  * @backoff: in jiffies, how long @move waits that has found nothing
  * @low: nodes whose pools are half empty
@@ -99,7 +112,9 @@ struct kvm_repl {
 	struct delayed_work move;
 	atomic_long_t hints, moved, looks;
 	unsigned long rest, backoff;
-	bool hinted;
+	bool hinted, began;
+	struct kvm_repl_cursor from;
+	u64 places[1 << KVM_REPL_PLACE_BITS];
 	nodemask_t low;
 	struct kvm_repl_pool *pools[];
 };
@@ -110,18 +125,19 @@ struct kvm_repl_count {
 	unsigned long *on;		/* nr_node_ids for each key */
 };
 
-/* A walk over the tables of a root, one at a time; see repl_walk.c. */
-struct kvm_repl_cursor {
-	struct kvm_mmu_page *root;
-	gfn_t gfn;
-	int level;			/* 0: before the root */
-};
-
 /* What @kvm has for this, or NULL. */
 static inline struct kvm_repl *kvm_repl_of(struct kvm *kvm)
 {
 	/* Pairs with the release in kvm_repl_get(). */
 	return smp_load_acquire(&kvm->arch.repl);
+}
+
+/* How many tables were moved: another number, if one has been taken away. */
+static inline long kvm_repl_moved(struct kvm *kvm)
+{
+	struct kvm_repl *repl = kvm_repl_of(kvm);
+
+	return repl ? atomic_long_read(&repl->moved) : 0;
 }
 
 /* The host's domains are others than those that the trees are for. */
@@ -165,6 +181,7 @@ static inline void kvm_repl_stamp(struct kvm_repl *repl, unsigned int key)
 /* repl.c */
 const char *kvm_repl_unable(struct kvm *kvm);
 int kvm_repl_set(struct kvm *kvm, enum kvm_repl_mode mode, const nodemask_t *nodes);
+void kvm_repl_renew(struct kvm_repl *repl);
 int kvm_repl_trim(struct kvm *kvm);
 u8 kvm_repl_key_of_cpu(struct kvm_repl *repl, int cpu);
 
@@ -181,8 +198,7 @@ int kvm_repl_plan(const struct kvm_repl_map *old, const struct kvm_repl_count *c
 int kvm_repl_pools_alloc(struct kvm_repl *repl);
 void kvm_repl_pools_free(struct kvm_repl *repl);
 void kvm_repl_pools_set(struct kvm_repl *repl);
-void kvm_repl_pools_fill(struct kvm_repl *repl);
-bool kvm_repl_pool_ready(struct kvm_repl *repl, int nid);
+unsigned int kvm_repl_pool_room(struct kvm_repl *repl, int nid);
 int kvm_repl_pfn_node(kvm_pfn_t pfn);
 
 /* repl_walk.c */
@@ -210,6 +226,7 @@ void kvm_repl_idle_work(struct work_struct *work);
 /* repl_move.c */
 int kvm_repl_target(struct kvm_repl *repl, const struct kvm_mmu_page *root,
 		    const struct kvm_mmu_page *sp);
+int kvm_repl_place_node(struct kvm_repl *repl, gfn_t gfn, int level);
 int kvm_repl_move_now(struct kvm *kvm);
 void kvm_repl_move_start(struct kvm_repl *repl);
 void kvm_repl_move_work(struct work_struct *work);

@@ -13,12 +13,15 @@
  * with each of them a GiB would have to be faulted in again.
  *
  * A table stays, too,
- * - if its node has no page ready for the next one, which would be misplaced again;
+ * - if its node has no pages for the next ones, which would be misplaced again;
+ * - with "migrate", if it maps less than 64 pages of 4 KiB: those may be gone soon;
  * - if a slot that it maps is logged: reads that fault would be reported as writes.
  */
+#include <linux/hash.h>
 #include <linux/jiffies.h>
 #include <linux/moduleparam.h>
 #include <linux/sched/signal.h>
+#include <linux/slab.h>
 
 #include "mmu.h"
 #include "mmu_internal.h"
@@ -34,6 +37,13 @@
 #define KVM_REPL_HINTS		256
 /* Looks take one in so many parts of a CPU's time. */
 #define KVM_REPL_MOVE_SHARE	20
+/* A look ends after this, in jiffies, and the next one goes on. */
+#define KVM_REPL_MOVE_TIME	(HZ / 10 ?: 1)
+/* Tables that are looked at, and taken away, before others get mmu_lock and SRCU. */
+#define KVM_REPL_MOVE_BATCH	32
+#define KVM_REPL_MOVE_ZAPS	8
+/* Pages of 4 KiB that a table maps at least to say where it is to be. */
+#define KVM_REPL_VOTERS		64
 
 /* Tables a second; 0: none, but by hand. */
 static unsigned int kvm_repl_zap_rate = 256;
@@ -92,18 +102,28 @@ MODULE_PARM_DESC(pgtable_repl_verify,
  * @repl: of which virtual machine
  * @left: so many tables may still go
  * @moved: so many went
+ * @room: by node, so many may go that are to be there
+ * @dry: nodes that have no room
+ * @want: the node that was found to have none, or NUMA_NO_NODE
+ * @end: when it ends, in jiffies, if it is not @by_hand
  * @by_hand: somebody waits for it, and may be interrupted
+ * @stopped: it ended before it was through
  */
 struct kvm_repl_move {
 	struct kvm_repl *repl;
 	unsigned long left, moved;
-	bool by_hand;
+	unsigned int *room;
+	nodemask_t dry;
+	int want;
+	unsigned long end;
+	bool by_hand, stopped;
 };
 
 /*
- * The node of more than half of the pages that a table's leaves map, or NUMA_NO_NODE.
+ * The node of more than half of the pages that a table maps.
  *
  * If there is one, it is what is left when each page takes one of another node with it.
+ * A table that maps few pages, or tables, says nothing.
  */
 static int kvm_repl_majority(const struct kvm_mmu_page *sp)
 {
@@ -115,12 +135,17 @@ static int kvm_repl_majority(const struct kvm_mmu_page *sp)
 		spte = READ_ONCE(sp->spt[i]);
 		if (!is_shadow_present_pte(spte))
 			continue;
+		if (!is_last_spte(spte, sp->role.level))
+			return NUMA_NO_NODE;
 		nid = kvm_repl_pfn_node(spte_to_pfn(spte));
 		if (!votes)
 			best = nid;
 		votes += nid == best ? 1 : -1;
+		all++;
 	}
-	for (i = 0; i < SPTE_ENT_PER_PAGE; i++) {
+	if (!votes || (sp->role.level == PG_LEVEL_4K && all < KVM_REPL_VOTERS))
+		return NUMA_NO_NODE;
+	for (i = 0, all = 0; i < SPTE_ENT_PER_PAGE; i++) {
 		spte = READ_ONCE(sp->spt[i]);
 		if (!is_shadow_present_pte(spte))
 			continue;
@@ -137,8 +162,6 @@ static bool kvm_repl_has_leaves(const struct kvm_mmu_page *sp)
 	unsigned int i;
 	u64 spte;
 
-	if (sp->role.level > KVM_MAX_HUGEPAGE_LEVEL)
-		return false;
 	for (i = 0; i < SPTE_ENT_PER_PAGE; i++) {
 		spte = READ_ONCE(sp->spt[i]);
 		if (!is_shadow_present_pte(spte))
@@ -148,6 +171,12 @@ static bool kvm_repl_has_leaves(const struct kvm_mmu_page *sp)
 		any = true;
 	}
 	return any;
+}
+
+/* No table of leaves is as high as that. */
+static bool kvm_repl_upper(const struct kvm_mmu_page *root, const struct kvm_mmu_page *sp)
+{
+	return sp == root || sp->role.level > KVM_MAX_HUGEPAGE_LEVEL;
 }
 
 /**
@@ -166,10 +195,54 @@ int kvm_repl_target(struct kvm_repl *repl, const struct kvm_mmu_page *root,
 
 	if (READ_ONCE(repl->map.mode) != KVM_REPL_MIGRATE)
 		return READ_ONCE(repl->map.node[root->role.domain]);
-	if (sp == root || !kvm_repl_has_leaves(sp))
+	if (kvm_repl_upper(root, sp))
 		return NUMA_NO_NODE;
 	nid = kvm_repl_majority(sp);
 	return nid != NUMA_NO_NODE && node_isset(nid, repl->map.nodes) ? nid : NUMA_NO_NODE;
+}
+
+/*
+ * Which table of leaves a place is remembered for: that of the faults at @gfn whose leaf
+ * is of @level.  In a word, so that it is read and written as a whole.
+ */
+static u64 kvm_repl_place(gfn_t gfn, int level)
+{
+	gfn_t pages = SPTE_ENT_PER_PAGE * KVM_PAGES_PER_HPAGE(level);
+
+	return (gfn & ~(pages - 1)) << 16 | level << 12;
+}
+
+static u64 *kvm_repl_place_slot(struct kvm_repl *repl, u64 place)
+{
+	return &repl->places[hash_64(place, KVM_REPL_PLACE_BITS)];
+}
+
+/**
+ * kvm_repl_place_node() - where the next table for a page is to be that one was taken
+ *	away of
+ * @repl: of which virtual machine
+ * @gfn: the page
+ * @level: that its leaf is to have
+ *
+ * The page that is used first may lie elsewhere than most: by its node, the next table
+ * would be misplaced again.
+ *
+ * Return: the node, or NUMA_NO_NODE if none is known.
+ */
+int kvm_repl_place_node(struct kvm_repl *repl, gfn_t gfn, int level)
+{
+	u64 place = kvm_repl_place(gfn, level);
+	u64 known = READ_ONCE(*kvm_repl_place_slot(repl, place));
+
+	return known && (known & ~0xfffULL) == place ? (int)(known & 0xfff) - 1 : NUMA_NO_NODE;
+}
+
+static void kvm_repl_place_set(struct kvm_repl *repl, const struct kvm_mmu_page *sp, int nid)
+{
+	u64 place = kvm_repl_place(sp->gfn, sp->role.level);
+
+	BUILD_BUG_ON(MAX_NUMNODES >= 0xfff);
+	WRITE_ONCE(*kvm_repl_place_slot(repl, place), place | (nid + 1));
 }
 
 /* Dirty pages are logged of a slot that @sp maps. */
@@ -185,17 +258,51 @@ static bool kvm_repl_logged(struct kvm *kvm, struct kvm_mmu_page *sp)
 	return false;
 }
 
-static bool kvm_repl_to_move(struct kvm_repl_move *move, struct kvm_mmu_page *root,
-			     struct kvm_mmu_page *sp)
+/* The node that a table is to go to, or NUMA_NO_NODE: it stays. */
+static int kvm_repl_goes_to(struct kvm_repl_move *move, struct kvm_mmu_page *root,
+			    struct kvm_mmu_page *sp)
 {
 	int nid;
 
-	if (sp == root || !kvm_repl_has_leaves(sp))
-		return false;
+	if (kvm_repl_upper(root, sp))
+		return NUMA_NO_NODE;
+	/* What is in its place is found out without its entries, but for "migrate". */
 	nid = kvm_repl_target(move->repl, root, sp);
-	return nid != NUMA_NO_NODE && nid != page_to_nid(virt_to_page(sp->spt)) &&
-	       kvm_repl_pool_ready(move->repl, nid) &&
-	       !kvm_repl_logged(move->repl->kvm, sp);
+	if (nid == NUMA_NO_NODE || nid == page_to_nid(virt_to_page(sp->spt)) ||
+	    node_isset(nid, move->dry) || !kvm_repl_has_leaves(sp) ||
+	    kvm_repl_logged(move->repl->kvm, sp))
+		return NUMA_NO_NODE;
+	return nid;
+}
+
+/* False: there is no room for it where it is to be, as @move->want says. */
+static bool kvm_repl_move_table(struct kvm_repl_move *move, struct kvm_mmu_page *root,
+				struct kvm_mmu_page *sp)
+{
+	struct kvm_repl *repl = move->repl;
+	int nid = kvm_repl_goes_to(move, root, sp);
+
+	if (nid == NUMA_NO_NODE)
+		return true;
+	if (!move->room[nid]) {
+		move->want = nid;
+		return false;
+	}
+	kvm_repl_place_set(repl, sp, nid);
+	if (tdp_mmu_zap_table(repl->kvm, root, sp)) {
+		atomic_long_inc(&repl->moved);
+		move->room[nid]--;
+		move->moved++;
+		move->left--;
+	}
+	return true;
+}
+
+static bool kvm_repl_move_over(struct kvm_repl_move *move)
+{
+	if (move->by_hand)
+		return signal_pending(current);
+	return !move->left || time_after(jiffies, move->end);
 }
 
 /*
@@ -208,72 +315,123 @@ static bool kvm_repl_move_some(struct kvm_repl_move *move, struct kvm_repl_curso
 {
 	struct kvm_mmu_page *root = cursor->root, *sp = NULL;
 	struct kvm *kvm = move->repl->kvm;
+	unsigned long moved = move->moved;
+	struct kvm_repl_cursor before;
+	unsigned int nr;
 	int idx;
 
 	idx = srcu_read_lock(&kvm->srcu);
 	read_lock(&kvm->mmu_lock);
 	rcu_read_lock();
-	while (move->left && !root->role.invalid) {
+	for (nr = 0; nr < KVM_REPL_MOVE_BATCH && move->left && !root->role.invalid; nr++) {
+		before = *cursor;
 		sp = kvm_repl_next_table(cursor);
 		if (!sp)
 			break;
-		if (kvm_repl_to_move(move, root, sp) &&
-		    tdp_mmu_zap_table(kvm, root, sp)) {
-			move->moved++;
-			move->left--;
-		}
-		if (need_resched() || rwlock_needbreak(&kvm->mmu_lock))
+		if (!kvm_repl_move_table(move, root, sp)) {
+			*cursor = before;
 			break;
-		sp = NULL;
+		}
+		if (move->moved - moved >= KVM_REPL_MOVE_ZAPS || need_resched() ||
+		    rwlock_needbreak(&kvm->mmu_lock))
+			break;
 	}
+	if (root->role.invalid)
+		sp = NULL;
 	rcu_read_unlock();
 	read_unlock(&kvm->mmu_lock);
 	srcu_read_unlock(&kvm->srcu, idx);
 	cond_resched();
-	return sp && !(move->by_hand && signal_pending(current));
+	return sp;
 }
 
+/* Find out how much room there is on @move->want. */
+static void kvm_repl_move_room(struct kvm_repl_move *move)
+{
+	int nid = move->want;
+
+	move->room[nid] = kvm_repl_pool_room(move->repl, nid);
+	if (!move->room[nid])
+		node_set(nid, move->dry);
+	move->want = NUMA_NO_NODE;
+}
+
+/*
+ * The trees from where the look before has stopped; all of them by hand.  A look that
+ * is not through says where it stops.
+ */
 static void kvm_repl_move_tables(struct kvm_repl_move *move)
 {
 	struct kvm_repl *repl = move->repl;
 	struct kvm_mmu_page *root = NULL;
-	struct kvm_repl_cursor cursor;
+	struct kvm_repl_cursor from = repl->from, cursor;
+	bool skip = !move->by_hand && from.root;
+
+	lockdep_assert_held(&repl->lock);
+	if (!move->by_hand)
+		repl->from.root = NULL;
+	while ((root = kvm_repl_next_root(repl->kvm, root))) {
+		/* It is compared only, and may be another one at the same address. */
+		if (skip && root != from.root)
+			continue;
+		kvm_repl_walk(&cursor, root);
+		if (skip)
+			cursor = from;
+		skip = false;
+		while (!kvm_repl_move_over(move) && kvm_repl_move_some(move, &cursor))
+			if (move->want != NUMA_NO_NODE)
+				kvm_repl_move_room(move);
+		if (!kvm_repl_move_over(move))
+			continue;
+		move->stopped = true;
+		if (!move->by_hand)
+			repl->from = cursor;
+		kvm_repl_put_root(repl->kvm, root);
+		return;
+	}
+	/* That root has gone: the next look begins with the first one. */
+	move->stopped = skip;
+}
+
+static int kvm_repl_move(struct kvm_repl_move *move)
+{
+	struct kvm_repl *repl = move->repl;
 
 	lockdep_assert_held(&repl->lock);
 	if (repl->map.mode == KVM_REPL_OFF || kvm_repl_outdated(repl))
-		return;
-	kvm_repl_pools_fill(repl);
-	while ((root = kvm_repl_next_root(repl->kvm, root))) {
-		kvm_repl_walk(&cursor, root);
-		while (kvm_repl_move_some(move, &cursor))
-			;
-	}
-	atomic_long_add(move->moved, &repl->moved);
+		return 0;
+	move->want = NUMA_NO_NODE;
+	nodes_clear(move->dry);
+	move->room = kcalloc(nr_node_ids, sizeof(*move->room), GFP_KERNEL);
+	if (!move->room)
+		return -ENOMEM;
+	kvm_repl_move_tables(move);
+	kfree(move->room);
+	return 0;
 }
 
 /**
  * kvm_repl_move_now() - take away all tables that are misplaced
  * @kvm: of this virtual machine
  *
- * Return: 0; -EINVAL if its mode says nothing of where they are to be; -EINTR if a signal
- *	came: some may have gone.
+ * Return: 0; -EINVAL if its mode says nothing of where they are to be; -ENOMEM; -EINTR if
+ *	a signal came: some may have gone.
  */
 int kvm_repl_move_now(struct kvm *kvm)
 {
 	struct kvm_repl_move move = { .left = ULONG_MAX, .by_hand = true };
-	int err = 0;
+	int err;
 
 	move.repl = kvm_repl_of(kvm);
 	if (!move.repl)
 		return -EINVAL;
 	if (mutex_lock_interruptible(&move.repl->lock))
 		return -EINTR;
-	if (move.repl->map.mode == KVM_REPL_OFF)
-		err = -EINVAL;
-	else
-		kvm_repl_move_tables(&move);
+	/* With no vCPU running, nobody else has found out. */
+	kvm_repl_renew(move.repl);
+	err = move.repl->map.mode == KVM_REPL_OFF ? -EINVAL : kvm_repl_move(&move);
 	kvm_repl_unlock(move.repl);
-	return err ?: signal_pending(current) ? -EINTR : 0;
+	return err ?: move.stopped ? -EINTR : 0;
 }
 
 /**
@@ -284,6 +442,7 @@ int kvm_repl_move_now(struct kvm *kvm)
  */
 void kvm_repl_move_start(struct kvm_repl *repl)
 {
+	WRITE_ONCE(repl->backoff, 0);
 	if (READ_ONCE(kvm_repl_zap_rate) && READ_ONCE(repl->map.mode) != KVM_REPL_OFF)
 		mod_delayed_work(system_unbound_wq, &repl->move, 0);
 }
@@ -299,31 +458,35 @@ void kvm_repl_move_work(struct work_struct *work)
 	struct kvm_repl *repl = container_of(to_delayed_work(work), struct kvm_repl, move);
 	unsigned long first = READ_ONCE(kvm_repl_verify) * (unsigned long)HZ;
 	struct kvm_repl_move move = { .repl = repl, .left = READ_ONCE(kvm_repl_zap_rate) };
-	unsigned long began = jiffies;
+	unsigned long began = jiffies, backoff;
 	bool off;
 
 	WRITE_ONCE(repl->hinted, false);
 	if (!move.left)
 		return;
+	move.end = began + KVM_REPL_MOVE_TIME;
 	if (!mutex_trylock(&repl->lock)) {
 		queue_delayed_work(system_unbound_wq, &repl->move, HZ);
 		return;
 	}
-	kvm_repl_move_tables(&move);
-	atomic_long_inc(&repl->looks);
+	/* Without memory for it, next time. */
+	kvm_repl_move(&move);
 	off = repl->map.mode == KVM_REPL_OFF;
 	kvm_repl_unlock(repl);
 	if (off)
 		return;
+	atomic_long_inc(&repl->looks);
 	WRITE_ONCE(repl->rest, max_t(unsigned long, HZ, KVM_REPL_MOVE_SHARE *
 				     (jiffies - began)));
-	if (move.moved) {
-		repl->backoff = first;
+	if (move.moved)
+		WRITE_ONCE(repl->backoff, 0);
+	if (move.moved || move.stopped) {
 		queue_delayed_work(system_unbound_wq, &repl->move, repl->rest);
 	} else if (first) {
-		repl->backoff = clamp(repl->backoff * 2, first, KVM_REPL_BACKOFF_MAX * first);
-		queue_delayed_work(system_unbound_wq, &repl->move,
-				   max(repl->backoff, repl->rest));
+		backoff = clamp(READ_ONCE(repl->backoff) * 2, first,
+				KVM_REPL_BACKOFF_MAX * first);
+		WRITE_ONCE(repl->backoff, backoff);
+		queue_delayed_work(system_unbound_wq, &repl->move, max(backoff, repl->rest));
 	}
 }
 
@@ -345,7 +508,8 @@ void __kvm_repl_hint(struct kvm_vcpu *vcpu, const struct kvm_page_fault *fault,
 	if (READ_ONCE(repl->map.mode) != KVM_REPL_MIGRATE)
 		return;
 	nid = kvm_repl_pfn_node(fault->pfn);
-	if (nid == NUMA_NO_NODE || nid == page_to_nid(virt_to_page(sp->spt)))
+	if (nid == NUMA_NO_NODE || nid == page_to_nid(virt_to_page(sp->spt)) ||
+	    !node_isset(nid, repl->map.nodes))
 		return;
 	if (atomic_long_inc_return(&repl->hints) % KVM_REPL_HINTS)
 		return;

@@ -59,7 +59,11 @@ static int kvm_repl_table_node(struct kvm_vcpu *vcpu, const struct kvm_page_faul
 
 	if (READ_ONCE(repl->map.mode) != KVM_REPL_MIGRATE)
 		return READ_ONCE(repl->map.node[kvm_repl_table_key(vcpu)]);
-	nid = fault ? kvm_repl_pfn_node(fault->pfn) : NUMA_NO_NODE;
+	if (!fault)
+		return NUMA_NO_NODE;
+	nid = kvm_repl_place_node(repl, fault->gfn, fault->goal_level);
+	if (nid == NUMA_NO_NODE)
+		nid = kvm_repl_pfn_node(fault->pfn);
 	return nid != NUMA_NO_NODE && node_isset(nid, repl->map.nodes) ? nid : NUMA_NO_NODE;
 }
 
@@ -207,33 +211,43 @@ void kvm_repl_pools_set(struct kvm_repl *repl)
 	}
 }
 
-/**
- * kvm_repl_pools_fill() - fill pools, on behalf of no vCPU
- * @repl: whose
- *
- * Its group pays, as for its vCPUs.
- */
-void kvm_repl_pools_fill(struct kvm_repl *repl)
+/* So many pages there are on a node, of those that its pool would have. */
+static unsigned int kvm_repl_pool_try(int nid, unsigned int want)
 {
-	struct mem_cgroup *memcg = get_mem_cgroup_from_mm(repl->kvm->mm);
-	struct mem_cgroup *before = set_active_memcg(memcg);
-	unsigned int nid;
+	struct page *page, *next;
+	unsigned int nr = 0;
+	LIST_HEAD(pages);
 
-	for (nid = 0; nid < nr_node_ids; nid++)
-		if (READ_ONCE(repl->pools[nid]->want))
-			kvm_repl_pool_fill(repl, nid);
-	set_active_memcg(before);
-	mem_cgroup_put(memcg);
+	while (nr < want && (page = alloc_pages_node(nid, KVM_REPL_GFP, 0))) {
+		list_add(&page->lru, &pages);
+		nr++;
+	}
+	list_for_each_entry_safe(page, next, &pages, lru)
+		__free_page(page);
+	return nr;
 }
 
 /**
- * kvm_repl_pool_ready() - whether the next tables will lie on a node
- * @repl: of which virtual machine
+ * kvm_repl_pool_room() - for how many tables there is room on a node
+ * @repl: of which virtual machine, whose group pays for them
  * @nid: the node
+ *
+ * Its pool is filled.  What vCPUs take from there they put in again, so it is tried whether
+ * there is as much once more.
  */
-bool kvm_repl_pool_ready(struct kvm_repl *repl, int nid)
+unsigned int kvm_repl_pool_room(struct kvm_repl *repl, int nid)
 {
-	return !kvm_repl_pool_low(repl->pools[nid]);
+	struct mem_cgroup *memcg = get_mem_cgroup_from_mm(repl->kvm->mm);
+	struct mem_cgroup *before = set_active_memcg(memcg);
+	struct kvm_repl_pool *pool = repl->pools[nid];
+	unsigned int room = 0;
+
+	kvm_repl_pool_fill(repl, nid);
+	if (!kvm_repl_pool_low(pool))
+		room = kvm_repl_pool_try(nid, READ_ONCE(pool->want));
+	set_active_memcg(before);
+	mem_cgroup_put(memcg);
+	return room;
 }
 
 /**
