@@ -91,6 +91,11 @@ bench-move: ## count instructions of moving pages to another node by phase, stoc
 	@scripts/setup.sh demo
 	@scripts/bench-move.sh $(ARGS)
 
+.PHONY: bench-ranger
+bench-ranger: ## count how contiguous programs' memory is where memory is fragmented, with Ranger and without; ARGS="--memory 8G ..."
+	@scripts/setup.sh demo
+	@scripts/bench-ranger.sh $(ARGS)
+
 .PHONY: bench-hydra
 bench-hydra: ## count TLB interrupts, table pages, faults and instructions: stock, eager, lazy; NODES="4 8"
 	@scripts/setup.sh bench

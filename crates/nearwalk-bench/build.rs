@@ -9,6 +9,8 @@ fn main() {
     println!("cargo::rerun-if-changed={}", source.display());
     compile(&source, "vmops", &["vmops.c", "ops.c"]);
     compile(&source, "move", &["move.c"]);
+    compile(&source, "fragment", &["fragment.c"]);
+    compile(&source, "workload", &["workload.c"]);
 }
 
 fn compile(source: &Path, program: &str, units: &[&str]) {

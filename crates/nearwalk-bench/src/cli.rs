@@ -21,6 +21,7 @@ use crate::{
     guest::{self, Sample, Task},
     moves,
     plan::{Machine, OPS, Op, Region, Setting},
+    ranger,
     table::Findings,
     vm,
 };
@@ -42,6 +43,9 @@ enum BenchCommand {
     /// Count what guests of KVM have: walks by both halves, nested tables, their faults
     #[command(after_help = vm::cli::HELP)]
     Vm(vm::cli::VmArgs),
+    /// Count how contiguous programs' memory is where memory is fragmented, with Ranger and without
+    #[command(after_help = ranger::cli::HELP)]
+    Ranger(ranger::cli::RangerArgs),
 }
 
 const VMOPS_HELP: &str = "\
@@ -184,6 +188,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         BenchCommand::Vmops(args) => vmops(&args),
         BenchCommand::Move(args) => moves(&args),
         BenchCommand::Vm(args) => vm::cli::run(&args),
+        BenchCommand::Ranger(args) => ranger::cli::run(&args),
     }
 }
 
@@ -342,7 +347,7 @@ mod tests {
             .chain(words.split_whitespace());
         Args::try_parse_from(words).map(|args| match args.command {
             BenchCommand::Vmops(args) => args,
-            BenchCommand::Move(_) | BenchCommand::Vm(_) => unreachable!("it says vmops"),
+            _ => unreachable!("it says vmops"),
         })
     }
 

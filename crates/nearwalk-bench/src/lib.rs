@@ -7,12 +7,15 @@
 //! boots one and reads what the program in it found, [`stores`] what QEMU's
 //! plugin saw of it, [`table`] compares. [`moves`] counts what moving pages to
 //! another node costs, by phase. [`vm`] counts what guests of KVM have, in guests of
-//! the lab's machine.
+//! the lab's machine. [`ranger`] counts how contiguous the memory of programs is on a
+//! machine whose memory is fragmented.
 
 mod cli;
+mod drive;
 mod guest;
 mod moves;
 mod plan;
+mod ranger;
 mod stores;
 mod table;
 pub mod vm;
