@@ -11,6 +11,7 @@ fn main() {
     compile(&source, "move", &["move.c"]);
     compile(&source, "fragment", &["fragment.c"]);
     compile(&source, "workload", &["workload.c"]);
+    compile(&source, "tiered", &["tiered.c"]);
 }
 
 fn compile(source: &Path, program: &str, units: &[&str]) {
@@ -26,7 +27,8 @@ fn compile(source: &Path, program: &str, units: &[&str]) {
             "-static", "-s", "-Wall", "-Wextra", "-Werror", "-pthread", "-o",
         ])
         .arg(&output)
-        .args(units.iter().map(|unit| source.join(unit)));
+        .args(units.iter().map(|unit| source.join(unit)))
+        .arg("-lm");
     match compile.status() {
         Ok(status) if status.success() => {}
         Ok(status) => panic!("compiling lab/bench failed ({status}); it needs a static C library"),

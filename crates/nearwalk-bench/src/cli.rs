@@ -23,7 +23,7 @@ use crate::{
     plan::{Machine, OPS, Op, Region, Setting},
     ranger,
     table::Findings,
-    vm,
+    tier, vm,
 };
 
 /// Measure what page-table operations cost
@@ -46,6 +46,9 @@ enum BenchCommand {
     /// Count how contiguous programs' memory is where memory is fragmented, with Ranger and without
     #[command(after_help = ranger::cli::HELP)]
     Ranger(ranger::cli::RangerArgs),
+    /// Count which node serves programs' accesses, with each policy for a fast and a slow one
+    #[command(after_help = tier::cli::HELP)]
+    Tier(tier::cli::TierArgs),
 }
 
 const VMOPS_HELP: &str = "\
@@ -189,6 +192,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         BenchCommand::Move(args) => moves(&args),
         BenchCommand::Vm(args) => vm::cli::run(&args),
         BenchCommand::Ranger(args) => ranger::cli::run(&args),
+        BenchCommand::Tier(args) => tier::cli::run(&args),
     }
 }
 

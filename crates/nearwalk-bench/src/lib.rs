@@ -8,7 +8,7 @@
 //! plugin saw of it, [`table`] compares. [`moves`] counts what moving pages to
 //! another node costs, by phase. [`vm`] counts what guests of KVM have, in guests of
 //! the lab's machine. [`ranger`] counts how contiguous the memory of programs is on a
-//! machine whose memory is fragmented.
+//! machine whose memory is fragmented, [`tier`] which node serves their accesses.
 
 mod cli;
 mod drive;
@@ -18,6 +18,7 @@ mod plan;
 mod ranger;
 mod stores;
 mod table;
+mod tier;
 pub mod vm;
 
 pub use cli::{Args, run};
