@@ -27,8 +27,7 @@ fn compile(source: &Path, program: &str, units: &[&str]) {
             "-static", "-s", "-Wall", "-Wextra", "-Werror", "-pthread", "-o",
         ])
         .arg(&output)
-        .args(units.iter().map(|unit| source.join(unit)))
-        .arg("-lm");
+        .args(units.iter().map(|unit| source.join(unit)));
     match compile.status() {
         Ok(status) if status.success() => {}
         Ok(status) => panic!("compiling lab/bench failed ({status}); it needs a static C library"),

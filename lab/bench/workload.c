@@ -224,7 +224,7 @@ static char *filled(size_t len)
 	if (!mem)
 		fail("no memory");
 	for (i = 0; i < len; i += 512)
-		mem[i] = i;
+		mem[i] = 1;
 	return mem;
 }
 

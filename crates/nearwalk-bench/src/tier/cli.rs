@@ -39,7 +39,7 @@ others go on, and the exit status is 1.
 Examples:
   nearwalk bench tier
   nearwalk bench tier --programs kv --policies thp,exchange --steps 30
-  nearwalk bench tier --fast 64M --of 8            the fast node has an eighth of the footprint";
+  nearwalk bench tier --fast 32M --of 16           the fast node has an eighth of the footprint";
 
 #[derive(Debug, clap::Args)]
 pub struct TierArgs {
@@ -78,7 +78,7 @@ pub struct TierArgs {
     steps: u32,
 
     /// Accesses of a step
-    #[arg(long, value_name = "N", default_value_t = 200_000,
+    #[arg(long, value_name = "N", default_value_t = 500_000,
           value_parser = clap::value_parser!(u64).range(1000..=1_000_000_000))]
     accesses: u64,
 
@@ -196,8 +196,8 @@ pub fn run(args: &TierArgs) -> anyhow::Result<ExitCode> {
     // Before the work, not after it.
     fs::create_dir_all(&output).with_context(|| format!("cannot make {}", output.display()))?;
     install_as("tiered", TIERED)?;
-    let findings = count(args)?;
-    write(&findings, &output)?;
+    let findings = count(args, &output)?;
+    eprintln!("results are in {}/tier.*", output.display());
     print!("{}", table::text(&findings));
     for why in &findings.failures {
         eprintln!("nearwalk: {why}");
@@ -205,8 +205,8 @@ pub fn run(args: &TierArgs) -> anyhow::Result<ExitCode> {
     Ok(status(findings.failures.is_empty()))
 }
 
-/// A machine for each policy, one after the other.
-fn count(args: &TierArgs) -> anyhow::Result<Findings> {
+/// A machine for each policy, one after the other; what there is is written after each.
+fn count(args: &TierArgs, output: &Path) -> anyhow::Result<Findings> {
     let begin = Instant::now();
     let mut findings = Findings::default();
     for (index, &policy) in args.policies.iter().enumerate() {
@@ -224,6 +224,7 @@ fn count(args: &TierArgs) -> anyhow::Result<Findings> {
         if let Err(error) = follow(&args.config(policy), driver, told, say) {
             findings.failures.push(format!("{policy}: {error:#}"));
         }
+        write(&findings, output)?;
     }
     Ok(findings)
 }
@@ -237,7 +238,6 @@ fn write(findings: &Findings, output: &Path) -> anyhow::Result<()> {
     ] {
         let path = output.join(name);
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        eprintln!("wrote {}", path.display());
     }
     Ok(())
 }

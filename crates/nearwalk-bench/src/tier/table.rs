@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use clap::ValueEnum;
 
 use super::{
-    model::{Findings, Run},
+    model::{Findings, Run, Sample},
     plan::{Policy, Program},
 };
 
@@ -46,16 +46,21 @@ fn faster(share: f64) -> f64 {
 pub fn text(findings: &Findings) -> String {
     let mut text = String::from(
         "Accesses that the fast node serves (Figure 3.12). Counted: by the program, before any\n\
-         cache, in the first step, later ones and the last, and the mean of all. Modelled: how\n\
-         much faster loads are than with all memory on the slow node, by the latencies of Table\n\
-         3.1 alone, without copies, caches and bandwidth. Published: how much faster programs\n\
-         were on hardware, on average.\n\n",
+         cache, in the first step, later ones and the last, and the mean of all; 'neither' are\n\
+         those of pages on neither node, of which there should be none. Modelled: how much\n\
+         faster loads are than with all memory on the slow node, by the latencies of Table 3.1\n\
+         alone, without copies, caches and bandwidth. Published: how much faster programs were\n\
+         on hardware, on average.\n\n",
     );
     let _ = write!(text, "{:<8}{:<15}", "program", "policy");
     for (_, name) in POINTS {
         let _ = write!(text, "{name:>9}");
     }
-    let _ = writeln!(text, "{:>9}{:>10}{:>11}", "mean", "modelled", "published");
+    let _ = writeln!(
+        text,
+        "{:>9}{:>8}{:>10}{:>11}",
+        "mean", "neither", "modelled", "published"
+    );
     lines(&mut text, findings, |text, run| {
         let last = run.samples.len().saturating_sub(1);
         for (at, _) in POINTS {
@@ -64,11 +69,15 @@ pub fn text(findings: &Findings) -> String {
             let _ = write!(text, "{share:>9}");
         }
         let mean = run.share(false);
+        let sum = |part: fn(&Sample) -> u64| run.samples.iter().map(part).sum::<u64>();
+        let all = sum(|sample| sample.fast + sample.slow + sample.other);
+        let other = sum(|sample| sample.other) as f64 / all.max(1) as f64;
         let policy = Policy::from_str(&run.begin.policy, false).ok();
         let _ = writeln!(
             text,
-            "{:>9}{:>10}{:>11}",
+            "{:>9}{:>8}{:>10}{:>11}",
             mean.map_or_else(|| "-".into(), percent),
+            percent(other),
             mean.map_or_else(|| "-".into(), |mean| format!("{:.2}", faster(mean))),
             policy.and_then(Policy::published).unwrap_or("-"),
         );
