@@ -96,6 +96,11 @@ bench-ranger: ## count how contiguous programs' memory is where memory is fragme
 	@scripts/setup.sh demo
 	@scripts/bench-ranger.sh $(ARGS)
 
+.PHONY: bench-tier
+bench-tier: ## count which node serves programs' accesses with each policy for a fast and a slow one; ARGS="--policies thp,exchange ..."
+	@scripts/setup.sh demo
+	@scripts/bench-tier.sh $(ARGS)
+
 .PHONY: bench-hydra
 bench-hydra: ## count TLB interrupts, table pages, faults and instructions: stock, eager, lazy; NODES="4 8"
 	@scripts/setup.sh bench

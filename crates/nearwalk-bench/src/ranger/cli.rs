@@ -193,8 +193,8 @@ pub fn run(args: &RangerArgs) -> anyhow::Result<ExitCode> {
     fs::create_dir_all(&output).with_context(|| format!("cannot make {}", output.display()))?;
     install_as("fragment", FRAGMENT)?;
     install_as("workload", WORKLOAD)?;
-    let findings = count(args)?;
-    write(&findings, &output)?;
+    let findings = count(args, &output)?;
+    eprintln!("results are in {}/ranger.*", output.display());
     print!("{}", table::text(&findings));
     for why in &findings.failures {
         eprintln!("nearwalk: {why}");
@@ -202,8 +202,8 @@ pub fn run(args: &RangerArgs) -> anyhow::Result<ExitCode> {
     Ok(status(findings.failures.is_empty()))
 }
 
-/// A machine for each setting, one after the other.
-fn count(args: &RangerArgs) -> anyhow::Result<Findings> {
+/// A machine for each setting, one after the other; what there is is written after each.
+fn count(args: &RangerArgs, output: &Path) -> anyhow::Result<Findings> {
     let begin = Instant::now();
     let mut findings = Findings::default();
     for (index, &setting) in args.settings.iter().enumerate() {
@@ -221,6 +221,7 @@ fn count(args: &RangerArgs) -> anyhow::Result<Findings> {
         if let Err(error) = follow(&args.config(), driver, told, say) {
             findings.failures.push(format!("{setting}: {error:#}"));
         }
+        write(&findings, output)?;
     }
     Ok(findings)
 }
@@ -234,14 +235,13 @@ fn write(findings: &Findings, output: &Path) -> anyhow::Result<()> {
     ] {
         let path = output.join(name);
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        eprintln!("wrote {}", path.display());
     }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::plan::Class, *};
     use clap::Parser;
 
     #[derive(Debug, Parser)]
@@ -275,11 +275,8 @@ mod tests {
         let args = parse(&[]).unwrap();
         args.check().unwrap();
         assert_eq!(args.settings.len(), 4);
-        assert!(
-            args.settings
-                .iter()
-                .all(|setting| setting.published().is_some())
-        );
+        let published = |setting: &Setting| setting.published(Class::A).is_some();
+        assert!(args.settings.iter().all(published));
         assert_eq!(args.programs.len(), 5);
         assert_eq!(args.config().memory(), Size::gib(1));
     }

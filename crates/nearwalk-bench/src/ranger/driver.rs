@@ -170,7 +170,7 @@ impl Case {
         let regions = self.looker.regions(self.worker.pid())?;
         let figures = figures(&regions, &self.regions);
         let passes = match self.setting.every() {
-            Some(_) => numbers(&self.worker.ranger())?,
+            Some(_) => numbers(self.worker.ranger())?,
             None => BTreeMap::new(),
         };
         let count = |name: &str| passes.get(name).copied().unwrap_or(0);
@@ -202,7 +202,9 @@ impl Case {
             end.pages = self.pass()?;
             end.passes.push(end.pages["moved"] + end.pages["exchanged"]);
         }
-        let found = places(&self.looker.regions(self.worker.pid())?, self.claims);
+        let regions = self.looker.regions(self.worker.pid())?;
+        let found = places(&regions, self.claims);
+        end.regions = regions.len() as u64;
         end.places = found.places;
         end.home_regions = found.home_regions;
         tell(&Event::End(end))
@@ -289,6 +291,8 @@ fn set(setting: Setting) -> anyhow::Result<()> {
     };
     write(format!("{HUGE}/defrag"), defrag)?;
     if setting == Setting::Khugepaged {
+        // It rests for a minute where no huge page is free.
+        write(format!("{HUGE}/khugepaged/alloc_sleep_millisecs"), "10")?;
         // When it is its turn only; see below.
         write(format!("{HUGE}/khugepaged/scan_sleep_millisecs"), "600000")?;
         write(format!("{HUGE}/khugepaged/pages_to_scan"), "4294967295")?;

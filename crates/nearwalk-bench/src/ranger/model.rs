@@ -69,8 +69,9 @@ pub struct End {
     pub pages: BTreeMap<String, u64>,
     /// Parts of mappings that have a place of their own.
     pub places: u64,
-    /// Regions of what is in them.
+    /// Regions of what is in them, and all.
     pub home_regions: u64,
+    pub regions: u64,
 }
 
 /// A program with a setting.
@@ -172,6 +173,7 @@ pub mod tests {
             pages: BTreeMap::from([("home".into(), 100), ("kernel".into(), 3)]),
             places: 1,
             home_regions: 4,
+            regions: 7,
         }));
         findings
     }

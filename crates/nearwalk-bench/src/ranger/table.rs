@@ -26,11 +26,17 @@ fn setting_of(run: &Run) -> Option<Setting> {
     Setting::from_str(&run.begin.setting, false).ok()
 }
 
-fn class_of(run: &Run) -> &'static str {
-    match Program::from_str(&run.begin.program, false).map(Program::class) {
-        Ok(Class::A) => "A",
-        Ok(Class::B) => "B",
-        Err(_) => "?",
+fn class_of(run: &Run) -> Option<Class> {
+    Program::from_str(&run.begin.program, false)
+        .ok()
+        .map(Program::class)
+}
+
+fn class_name(run: &Run) -> &'static str {
+    match class_of(run) {
+        Some(Class::A) => "A",
+        Some(Class::B) => "B",
+        None => "?",
     }
 }
 
@@ -63,7 +69,7 @@ fn contiguity(text: &mut String, findings: &Findings) {
     );
     let _ = writeln!(
         text,
-        "{:<9}{:<2}{:<18}{:>8}{:>9}{:>8}{:>9}{:>9}{:>11}{:>11}{:>8}{:>8}{:>9}{:>8}{:>8}  {}",
+        "{:<9}{:<2}{:<18}{:>8}{:>9}{:>8}{:>9}{:>9}{:>11}{:>11}{:>8}{:>8}{:>9}{:>8}{:>8}  published 32, 128",
         "program",
         "",
         "setting",
@@ -78,8 +84,7 @@ fn contiguity(text: &mut String, findings: &Findings) {
         "N90",
         "N99",
         "largest",
-        "2M fit",
-        "published 32, 128"
+        "2M fit"
     );
     let mut first: Option<(&str, f64)> = None;
     for run in by_program(findings) {
@@ -103,12 +108,15 @@ fn contiguity(text: &mut String, findings: &Findings) {
             _ => "-".into(),
         };
         let last = run.samples.last();
-        let published = setting_of(run).and_then(Setting::published);
+        let published = match (setting_of(run), class_of(run)) {
+            (Some(setting), Some(class)) => setting.published(class),
+            _ => None,
+        };
         let published = published.map_or("-".into(), |[few, many]| format!("{few}, {many}"));
         let _ = writeln!(
             text,
             "{program:<9}{:<2}{:<18}{:>8}{:>9}{ratio:>8}{:>9}{:>9}{:>11}{:>11}{:>8}{:>8}{:>9}{:>8}{:>8}  {published}",
-            class_of(run),
+            class_name(run),
             run.begin.setting,
             last.map_or("-".into(), |last| mib(last.bytes)),
             number(regions),
@@ -135,20 +143,29 @@ fn rested(text: &mut String, findings: &Findings) {
     }
     text.push_str(
         "\nPasses over a program that rests, after its last step. Counted: pages that each pass\n\
-         moved or exchanged; parts of mappings that got places, regions of what is in its place,\n\
-         and of the last pass pages that stayed elsewhere, because their frame cannot be had\n\
-         (fixed) or for another reason. Regions are to be no more than fixed and places.\n\n",
+         moved or exchanged; regions of all its memory; places that parts of mappings have, and\n\
+         regions of what is in them; pages that the last pass left elsewhere because their frame\n\
+         cannot be had (fixed), or for another reason. It holds if regions in places are no more\n\
+         than fixed pages and places together.\n\n",
     );
     let _ = writeln!(
         text,
-        "{:<9}{:<18}{:>24}{:>8}{:>9}{:>8}{:>8}{:>8}  why",
-        "program", "setting", "passes", "places", "regions", "fixed", "others", "holds"
+        "{:<9}{:<18}{:>18}{:>9}{:>8}{:>11}{:>8}{:>8}{:>7}  why",
+        "program",
+        "setting",
+        "passes",
+        "regions",
+        "places",
+        "in places",
+        "fixed",
+        "others",
+        "holds"
     );
     for run in by_program(findings) {
         let Some(end) = &run.end else { continue };
         let passes: Vec<String> = end.passes.iter().map(u64::to_string).collect();
         let left = |name: &&str| end.pages.get(*name).copied().unwrap_or(0);
-        let fixed: u64 = FIXED.iter().map(|name| left(name)).sum();
+        let fixed: u64 = FIXED.iter().map(&left).sum();
         let others: Vec<(&str, u64)> = OTHERS
             .iter()
             .map(|name| (*name, left(name)))
@@ -164,10 +181,11 @@ fn rested(text: &mut String, findings: &Findings) {
         let holds = end.home_regions <= fixed + end.places;
         let _ = writeln!(
             text,
-            "{:<9}{:<18}{:>24}{:>8}{:>9}{fixed:>8}{:>8}{:>8}  {}",
+            "{:<9}{:<18}{:>18}{:>9}{:>8}{:>11}{fixed:>8}{:>8}{:>7}  {}",
             run.begin.program,
             run.begin.setting,
             passes.join(" "),
+            end.regions,
             end.places,
             end.home_regions,
             others.iter().map(|(_, pages)| pages).sum::<u64>(),
@@ -267,7 +285,7 @@ fn csv_line(text: &mut String, run: &Run, sample: &Sample) {
         "{},{},{},{},{},{},{c32:.6},{c128:.6},{scaled_32},{few:.6},{scaled_128},{many:.6},\
          {n80},{n90},{n99},{},{fit_2m:.6},{fit_1g:.6},{},{},{},{}",
         run.begin.program,
-        class_of(run),
+        class_name(run),
         run.begin.setting,
         sample.step,
         sample.bytes,
