@@ -162,7 +162,7 @@ stage_lab() {
 		--test vm || status=$?
 	# One machine a CPU: these have guests of their own, and eight threads each.
 	cargo test -p nearwalk --features vm-tests --locked --test vm --test nested \
-		--test guests --test bench_vm -- --test-threads="$(nproc)" || status=$?
+		--test guests --test bench_vm --test bench_moving -- --test-threads="$(nproc)" || status=$?
 	NEARWALK_TEST_KERNEL=ours cargo test -p nearwalk-top --features vm-tests --locked \
 		--test vm || status=$?
 	cargo_counts "$logs/lab.log"
