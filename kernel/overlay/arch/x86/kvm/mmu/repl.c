@@ -218,7 +218,7 @@ static int kvm_repl_change_lazy(struct kvm_repl *repl, const nodemask_t *nodes)
  * If the host's domains have changed, vCPUs use the fallback, or are about to.  Have
  * none of what was there by the old numbers, then begin again.
  */
-void kvm_repl_renew(struct kvm_repl *repl)
+static void kvm_repl_renew(struct kvm_repl *repl)
 {
 	nodemask_t nodes, able;
 
@@ -356,6 +356,28 @@ int kvm_repl_trim(struct kvm *kvm)
 	/* With no vCPU running, nobody else has found out. */
 	kvm_repl_renew(repl);
 	err = kvm_repl_drop_idle(repl, 0);
+	kvm_repl_unlock(repl);
+	return err;
+}
+
+/**
+ * kvm_repl_move_now() - take away all tables that are misplaced
+ * @kvm: of this virtual machine
+ *
+ * Return: as kvm_repl_move_by_hand().
+ */
+int kvm_repl_move_now(struct kvm *kvm)
+{
+	struct kvm_repl *repl = kvm_repl_of(kvm);
+	int err;
+
+	if (!repl)
+		return -EINVAL;
+	if (mutex_lock_interruptible(&repl->lock))
+		return -EINTR;
+	/* With no vCPU running, nobody else has found out. */
+	kvm_repl_renew(repl);
+	err = kvm_repl_move_by_hand(repl);
 	kvm_repl_unlock(repl);
 	return err;
 }

@@ -92,7 +92,7 @@ struct kvm_repl_cursor {
  * @hinted: @move was called for by hints
  * @began: a vCPU has called for @move
  * @from: where @move goes on; the root is compared only.  No root: at the first one
- * @places: where tables are to be that @move has taken away, see kvm_repl_place_node()
+ * @places: where tables are to be that @move has taken away, see kvm_repl_place_set()
  * @rest: @move is not to come back before this, in jiffies from its end
  * @backoff: in jiffies, how long @move waits that has found nothing
  * @low: nodes whose pools are half empty
@@ -181,8 +181,8 @@ static inline void kvm_repl_stamp(struct kvm_repl *repl, unsigned int key)
 /* repl.c */
 const char *kvm_repl_unable(struct kvm *kvm);
 int kvm_repl_set(struct kvm *kvm, enum kvm_repl_mode mode, const nodemask_t *nodes);
-void kvm_repl_renew(struct kvm_repl *repl);
 int kvm_repl_trim(struct kvm *kvm);
+int kvm_repl_move_now(struct kvm *kvm);
 u8 kvm_repl_key_of_cpu(struct kvm_repl *repl, int cpu);
 
 /* repl_plan.c */
@@ -199,6 +199,7 @@ int kvm_repl_pools_alloc(struct kvm_repl *repl);
 void kvm_repl_pools_free(struct kvm_repl *repl);
 void kvm_repl_pools_set(struct kvm_repl *repl);
 unsigned int kvm_repl_pool_room(struct kvm_repl *repl, int nid);
+void kvm_repl_place_set(struct kvm_repl *repl, gfn_t gfn, int level, int nid);
 int kvm_repl_pfn_node(kvm_pfn_t pfn);
 
 /* repl_walk.c */
@@ -226,8 +227,7 @@ void kvm_repl_idle_work(struct work_struct *work);
 /* repl_move.c */
 int kvm_repl_target(struct kvm_repl *repl, const struct kvm_mmu_page *root,
 		    const struct kvm_mmu_page *sp);
-int kvm_repl_place_node(struct kvm_repl *repl, gfn_t gfn, int level);
-int kvm_repl_move_now(struct kvm *kvm);
+int kvm_repl_move_by_hand(struct kvm_repl *repl);
 void kvm_repl_move_start(struct kvm_repl *repl);
 void kvm_repl_move_work(struct work_struct *work);
 

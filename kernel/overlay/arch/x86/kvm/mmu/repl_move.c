@@ -17,7 +17,6 @@
  * - with "migrate", if it maps less than 64 pages of 4 KiB: those may be gone soon;
  * - if a slot that it maps is logged: reads that fault would be reported as writes.
  */
-#include <linux/hash.h>
 #include <linux/jiffies.h>
 #include <linux/moduleparam.h>
 #include <linux/sched/signal.h>
@@ -201,50 +200,6 @@ int kvm_repl_target(struct kvm_repl *repl, const struct kvm_mmu_page *root,
 	return nid != NUMA_NO_NODE && node_isset(nid, repl->map.nodes) ? nid : NUMA_NO_NODE;
 }
 
-/*
- * Which table of leaves a place is remembered for: that of the faults at @gfn whose leaf
- * is of @level.  In a word, so that it is read and written as a whole.
- */
-static u64 kvm_repl_place(gfn_t gfn, int level)
-{
-	gfn_t pages = SPTE_ENT_PER_PAGE * KVM_PAGES_PER_HPAGE(level);
-
-	return (gfn & ~(pages - 1)) << 16 | level << 12;
-}
-
-static u64 *kvm_repl_place_slot(struct kvm_repl *repl, u64 place)
-{
-	return &repl->places[hash_64(place, KVM_REPL_PLACE_BITS)];
-}
-
-/**
- * kvm_repl_place_node() - where the next table for a page is to be that one was taken
- *	away of
- * @repl: of which virtual machine
- * @gfn: the page
- * @level: that its leaf is to have
- *
- * The page that is used first may lie elsewhere than most: by its node, the next table
- * would be misplaced again.
- *
- * Return: the node, or NUMA_NO_NODE if none is known.
- */
-int kvm_repl_place_node(struct kvm_repl *repl, gfn_t gfn, int level)
-{
-	u64 place = kvm_repl_place(gfn, level);
-	u64 known = READ_ONCE(*kvm_repl_place_slot(repl, place));
-
-	return known && (known & ~0xfffULL) == place ? (int)(known & 0xfff) - 1 : NUMA_NO_NODE;
-}
-
-static void kvm_repl_place_set(struct kvm_repl *repl, const struct kvm_mmu_page *sp, int nid)
-{
-	u64 place = kvm_repl_place(sp->gfn, sp->role.level);
-
-	BUILD_BUG_ON(MAX_NUMNODES >= 0xfff);
-	WRITE_ONCE(*kvm_repl_place_slot(repl, place), place | (nid + 1));
-}
-
 /* Dirty pages are logged of a slot that @sp maps. */
 static bool kvm_repl_logged(struct kvm *kvm, struct kvm_mmu_page *sp)
 {
@@ -288,7 +243,7 @@ static bool kvm_repl_move_table(struct kvm_repl_move *move, struct kvm_mmu_page 
 		move->want = nid;
 		return false;
 	}
-	kvm_repl_place_set(repl, sp, nid);
+	kvm_repl_place_set(repl, sp->gfn, sp->role.level, nid);
 	if (tdp_mmu_zap_table(repl->kvm, root, sp)) {
 		atomic_long_inc(&repl->moved);
 		move->room[nid]--;
@@ -411,27 +366,20 @@ static int kvm_repl_move(struct kvm_repl_move *move)
 }
 
 /**
- * kvm_repl_move_now() - take away all tables that are misplaced
- * @kvm: of this virtual machine
+ * kvm_repl_move_by_hand() - take away all tables that are misplaced
+ * @repl: of which virtual machine
  *
+ * Context: @repl->lock
  * Return: 0; -EINVAL if its mode says nothing of where they are to be; -ENOMEM; -EINTR if
  *	a signal came: some may have gone.
  */
-int kvm_repl_move_now(struct kvm *kvm)
+int kvm_repl_move_by_hand(struct kvm_repl *repl)
 {
-	struct kvm_repl_move move = { .left = ULONG_MAX, .by_hand = true };
-	int err;
+	struct kvm_repl_move move = { .repl = repl, .left = ULONG_MAX, .by_hand = true };
 
-	move.repl = kvm_repl_of(kvm);
-	if (!move.repl)
+	if (repl->map.mode == KVM_REPL_OFF)
 		return -EINVAL;
-	if (mutex_lock_interruptible(&move.repl->lock))
-		return -EINTR;
-	/* With no vCPU running, nobody else has found out. */
-	kvm_repl_renew(move.repl);
-	err = move.repl->map.mode == KVM_REPL_OFF ? -EINVAL : kvm_repl_move(&move);
-	kvm_repl_unlock(move.repl);
-	return err ?: move.stopped ? -EINTR : 0;
+	return kvm_repl_move(&move) ?: move.stopped ? -EINTR : 0;
 }
 
 /**

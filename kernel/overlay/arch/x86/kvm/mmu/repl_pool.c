@@ -8,6 +8,7 @@
  * A pool that is dry makes a table's place worse, and nobody wait: the cache is there.
  */
 #include <linux/gfp.h>
+#include <linux/hash.h>
 #include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
@@ -49,6 +50,50 @@ static unsigned int kvm_repl_table_key(struct kvm_vcpu *vcpu)
 int kvm_repl_pfn_node(kvm_pfn_t pfn)
 {
 	return pfn_valid(pfn) ? page_to_nid(pfn_to_page(pfn)) : NUMA_NO_NODE;
+}
+
+/*
+ * Which table of leaves a place is remembered for: that of the faults at @gfn whose leaf
+ * is of @level.  In a word, so that it is read and written as a whole.
+ */
+static u64 kvm_repl_place(gfn_t gfn, int level)
+{
+	gfn_t pages = SPTE_ENT_PER_PAGE * KVM_PAGES_PER_HPAGE(level);
+
+	return (gfn & ~(pages - 1)) << 16 | level << 12;
+}
+
+static u64 *kvm_repl_place_slot(struct kvm_repl *repl, u64 place)
+{
+	return &repl->places[hash_64(place, KVM_REPL_PLACE_BITS)];
+}
+
+/*
+ * Where the next table of leaves of @level for @gfn is to be, where one was taken away;
+ * NUMA_NO_NODE if none is known.  The page that is used first may lie elsewhere than
+ * most: by its node, the next table would be misplaced again.
+ */
+static int kvm_repl_place_node(struct kvm_repl *repl, gfn_t gfn, int level)
+{
+	u64 place = kvm_repl_place(gfn, level);
+	u64 known = READ_ONCE(*kvm_repl_place_slot(repl, place));
+
+	return known && (known & ~0xfffULL) == place ? (int)(known & 0xfff) - 1 : NUMA_NO_NODE;
+}
+
+/**
+ * kvm_repl_place_set() - say where the next table is to be, as one is taken away
+ * @repl: of which virtual machine
+ * @gfn: a page that it maps
+ * @level: that its leaves have
+ * @nid: the node
+ */
+void kvm_repl_place_set(struct kvm_repl *repl, gfn_t gfn, int level, int nid)
+{
+	u64 place = kvm_repl_place(gfn, level);
+
+	BUILD_BUG_ON(MAX_NUMNODES >= 0xfff);
+	WRITE_ONCE(*kvm_repl_place_slot(repl, place), place | (nid + 1));
 }
 
 /* Where the tables are to lie that @vcpu makes for @fault; NULL: a root. */
