@@ -226,10 +226,12 @@ config_cloud() {
 }
 
 # code OBJECT: its instructions, without numbers that the compiler gives to names, and
-# without the places of constants, among which are names of source files.
+# without the places of constants, among which are names of source files. The disassembler
+# takes the symbol before a place for its name, which may be a constant's: addresses and
+# relocations tell as much.
 code() {
 	objdump -dr --no-show-raw-insn "$1" |
-		sed -E '1,3d; s/\.[0-9]+\>//g; s/(\.rodata[a-z0-9_.]*|__bug_table|\.LC)[-+]0x[0-9a-f]+/\1/'
+		sed -E '1,3d; s/ <[^>]*>$//; s/\.[0-9]+\>//g; s/(\.rodata[a-z0-9_.]*|__bug_table|\.LC)[-+]0x[0-9a-f]+/\1/'
 }
 
 config_off() {

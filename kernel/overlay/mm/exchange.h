@@ -7,10 +7,13 @@
 
 #include <linux/migrate_mode.h>
 #include <linux/mm_types.h>
+#include <linux/rmap.h>
 
 #include "migrate_copy.h"
 
 struct anon_vma;
+
+#ifdef CONFIG_FOLIO_EXCHANGE
 
 /* More would not fit into the word in which exchange_data() notes chunks. */
 #define EXCHANGE_MAX_PAGES	((BITS_PER_LONG - 2) * MIGRATE_COPY_CHUNK)
@@ -44,5 +47,22 @@ bool exchange_end(struct folio *b);
 void exchange_data(struct list_head *as, struct list_head *bs, bool helpers);
 void exchange_identity(struct folio *a, struct folio *b);
 void exchange_report(unsigned long pfn, unsigned long nr_pages);
+
+/*
+ * The addresses that are walked are @folio's, which gets mapped.  The folio whose
+ * entries are looked for may have another place already.
+ */
+static inline void exchange_set_pgoff(struct page_vma_mapped_walk *pvmw,
+				      struct folio *folio)
+{
+	pvmw->pgoff = folio_pgoff(folio);
+}
+
+#else
+
+static inline void exchange_set_pgoff(struct page_vma_mapped_walk *pvmw,
+				      struct folio *folio) { }
+
+#endif /* CONFIG_FOLIO_EXCHANGE */
 
 #endif /* _MM_EXCHANGE_H */

@@ -4,7 +4,7 @@
  *
  * Where page tables may have copies (CONFIG_PGTABLE_REPL), the usual accessors
  * ask at every entry whether they have.  Loops over many entries in which that
- * shows ask once a table, under the table's lock and in a lazy MMU section, and
+ * shows ask once a table, under the table's lock, go on in a lazy MMU section, and
  * are compiled twice:
  *  - the accessors with _single know that the table has no copies;
  *  - those with _copied expect some, but work without as well;
@@ -15,54 +15,17 @@
 #ifndef _LINUX_PGTABLE_COPIES_H
 #define _LINUX_PGTABLE_COPIES_H
 
+#include <linux/mm.h>
 #include <linux/pgtable.h>
 
 #if defined(CONFIG_PGTABLE_REPL) && !defined(CONFIG_PARAVIRT_XXL)
 #include <asm/pgtable_repl_loops.h>
-#else
 
-/* Whether any table of an address space may have copies; cheaper than the next. */
-static inline bool pte_copies_active(struct mm_struct *mm)
-{
-	return false;
-}
+/* Of functions with such a constant, which are compiled once for either. */
+#define __inline_for_copies	__always_inline
 
-/* Whether the table that @ptep lies in has. */
-static inline bool pte_table_has_copies(pte_t *ptep)
-{
-	return false;
-}
-
-/* The usual accessors do for every table. */
-#define ptep_get_canonical			ptep_get
-#define ptep_modify_prot_start_single	ptep_modify_prot_start
-#define ptep_modify_prot_commit_single	ptep_modify_prot_commit
-#define wrprotect_ptes_single		wrprotect_ptes
-#define set_ptes_single			set_ptes
-#define ptep_modify_prot_start_copied	ptep_modify_prot_start
-#define ptep_modify_prot_commit_copied	ptep_modify_prot_commit
-#define set_ptes_copied			set_ptes
-
-static inline void wrprotect_ptes_copied(struct mm_struct *mm,
-					 unsigned long addr, pte_t *ptep,
-					 unsigned int nr, bool complete)
-{
-	wrprotect_ptes(mm, addr, ptep, nr);
-}
-
-/* Whether copies of @pte can have no accessed or dirty bit that it lacks. */
-static inline bool pte_is_complete(pte_t pte)
-{
-	return true;
-}
-
-/* @pte, got by ptep_get_canonical(@ptep), as ptep_get() would have returned it. */
-static inline pte_t pte_add_copied(pte_t *ptep, pte_t pte)
-{
-	return pte;
-}
-
-#endif
+/* To hand it on to another one of these. */
+#define pass_copies(copies)	(copies)
 
 /*
  * Of the first of @nr entries at @ptep: add to the variable @pte, got by
@@ -80,6 +43,20 @@ static inline pte_t pte_add_copied(pte_t *ptep, pte_t pte)
 		(pte) = pte_add_copied(ptep, pte);			\
 	__complete;							\
 })
+
+/*
+ * Map the table of @addr, and lock it.  Who then finds that it has copies starts again
+ * with @copies: this only tells where both are.
+ */
+static __always_inline pte_t *
+pte_offset_map_lock_in(struct mm_struct *mm, pmd_t *pmd, unsigned long addr,
+		       spinlock_t **ptlp, const bool copies)
+{
+	if (!copies)
+		return pte_offset_map_lock(mm, pmd, addr, ptlp);
+	*ptlp = pte_lockptr(mm, pmd);
+	return pte_offset_kernel(pmd, addr);
+}
 
 /* @complete is what ptes_add_copied() told. */
 static __always_inline void wrprotect_ptes_in(struct mm_struct *mm,
@@ -122,5 +99,42 @@ ptep_modify_prot_commit_in(struct vm_area_struct *vma, unsigned long addr,
 	else
 		ptep_modify_prot_commit_single(vma, addr, ptep, old_pte, pte);
 }
+
+#else
+
+/*
+ * The usual accessors do for every table.  These are macros, so that a kernel without
+ * copies has the instructions that Linux has: to GCC 12 even an inline function that
+ * does nothing makes a difference, and so does a constant that is handed on.
+ */
+#define __inline_for_copies
+#define pass_copies(copies)		false
+
+/* Whether any table of an address space may have copies; cheaper than the next. */
+#define pte_copies_active(mm)		false
+
+/* Whether the table that @ptep lies in has. */
+#define pte_table_has_copies(ptep)	false
+
+#define ptep_get_canonical(ptep)	ptep_get(ptep)
+
+#define ptes_add_copied(ptep, pte, nr, copies)	true
+
+#define pte_offset_map_lock_in(mm, pmd, addr, ptlp, copies)		\
+	pte_offset_map_lock(mm, pmd, addr, ptlp)
+
+#define wrprotect_ptes_in(mm, addr, ptep, nr, copies, complete)		\
+	((void)(complete), wrprotect_ptes(mm, addr, ptep, nr))
+
+#define set_ptes_in(mm, addr, ptep, pte, nr, copies)			\
+	set_ptes(mm, addr, ptep, pte, nr)
+
+#define ptep_modify_prot_start_in(vma, addr, ptep, copies)		\
+	ptep_modify_prot_start(vma, addr, ptep)
+
+#define ptep_modify_prot_commit_in(vma, addr, ptep, old_pte, pte, copies) \
+	ptep_modify_prot_commit(vma, addr, ptep, old_pte, pte)
+
+#endif
 
 #endif /* _LINUX_PGTABLE_COPIES_H */

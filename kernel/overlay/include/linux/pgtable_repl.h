@@ -58,6 +58,12 @@ struct pgtable_repl_policy {
 
 #ifdef CONFIG_PGTABLE_REPL
 
+/* Of functions that are static in Linux, and replication calls as well. */
+#define VISIBLE_IF_PGTABLE_REPL
+
+/* A huge page's entry, under its lock, with the bits that the hardware set in copies. */
+#define pmdp_get_locked(pmdp)	pmdp_get(pmdp)
+
 /* Start without; a child gets its own by pgtable_repl_fork(). */
 static inline void mm_init_pgtable_repl(struct mm_struct *mm)
 {
@@ -180,6 +186,9 @@ static inline void pgtable_repl_release(struct ptdesc *table)
 }
 
 #else
+
+#define VISIBLE_IF_PGTABLE_REPL	static
+#define pmdp_get_locked(pmdp)	(*(pmdp))
 
 static inline void mm_init_pgtable_repl(struct mm_struct *mm) { }
 static inline void pgtable_repl_init_task(struct task_struct *task) { }

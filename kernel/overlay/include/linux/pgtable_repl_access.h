@@ -5,6 +5,7 @@
 
 #include <linux/errno.h>
 #include <linux/irqflags.h>
+#include <linux/minmax.h>
 #include <linux/pgtable_repl.h>
 #include <linux/sched.h>
 
@@ -29,12 +30,29 @@ static inline unsigned long pgtable_repl_read_user(void *to,
 	       __pgtable_repl_read_user(to, from, n) : n;
 }
 
-/* As strncpy_from_user(), or, without @to, without storing. */
-static inline long pgtable_repl_read_string(char *to, const char __user *from,
-					    long count)
+/* The same of one who has read the @n bytes but for @left. */
+static inline unsigned long pgtable_repl_read_again(void *to,
+						    const void __user *from,
+						    unsigned long n,
+						    unsigned long left)
 {
-	return pgtable_repl_lacks_user() ?
-	       __pgtable_repl_read_string(to, from, count) : -EFAULT;
+	return left ? pgtable_repl_read_user(to, from, n) : 0;
+}
+
+/* What strncpy_from_user() says, if not @ret, which it has said. */
+static inline long pgtable_repl_read_string(char *to, const char __user *from,
+					    long count, long ret)
+{
+	return ret < 0 && pgtable_repl_lacks_user() ?
+	       __pgtable_repl_read_string(to, from, count) : ret;
+}
+
+/* The same of strnlen_user(), which is 0 where nothing can be read. */
+static inline long pgtable_repl_strnlen(const char __user *from, long count,
+					long ret)
+{
+	return !ret && count > 0 && pgtable_repl_lacks_user() ?
+	       max(__pgtable_repl_read_string(NULL, from, count), -1L) + 1 : ret;
 }
 
 /*
@@ -72,10 +90,24 @@ static inline unsigned long pgtable_repl_read_user(void *to,
 	return n;
 }
 
-static inline long pgtable_repl_read_string(char *to, const char __user *from,
-					    long count)
+static inline unsigned long pgtable_repl_read_again(void *to,
+						    const void __user *from,
+						    unsigned long n,
+						    unsigned long left)
 {
-	return -EFAULT;
+	return left;
+}
+
+static inline long pgtable_repl_read_string(char *to, const char __user *from,
+					    long count, long ret)
+{
+	return ret;
+}
+
+static inline long pgtable_repl_strnlen(const char __user *from, long count,
+					long ret)
+{
+	return ret;
 }
 
 static inline void pgtable_repl_reads(unsigned long flags) { }

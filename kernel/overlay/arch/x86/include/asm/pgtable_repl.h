@@ -450,7 +450,7 @@ static __always_inline pmd_t pmdp_get(pmd_t *pmdp)
 static __always_inline bool pgtable_repl_active(void) { return false; }
 static __always_inline void pgtable_repl_section_enter(void) { }
 static __always_inline void pgtable_repl_section_leave(void) { }
-static __always_inline void pgtable_repl_section_flush(void) { }
+#define pgtable_repl_section_flush()	do { } while (0)
 static __always_inline void pgtable_repl_sync(void *entry, unsigned long nr) { }
 static __always_inline pteval_t pgtable_repl_read(void *entry, pteval_t val)
 {

@@ -11,6 +11,7 @@
 
 struct mmu_gather;
 
+#ifdef CONFIG_PGTABLE_REPL
 /* As __get_free_pages(), by pgtable_alloc_pages(). */
 static inline void *pgtable_get_pages_noprof(gfp_t gfp, unsigned int order)
 {
@@ -19,8 +20,8 @@ static inline void *pgtable_get_pages_noprof(gfp_t gfp, unsigned int order)
 	return page ? page_address(page) : NULL;
 }
 #define pgtable_get_pages(...)	alloc_hooks(pgtable_get_pages_noprof(__VA_ARGS__))
+#define pgtable_get_zeroed_page(gfp)	pgtable_get_pages((gfp) | __GFP_ZERO, 0)
 
-#ifdef CONFIG_PGTABLE_REPL
 void __pgtable_repl_free_tlb(struct mmu_gather *tlb, struct ptdesc *table);
 void __pgtable_repl_exit(struct mm_struct *mm);
 void pgtable_free_table(struct mmu_gather *tlb, struct page *page);
@@ -65,6 +66,9 @@ static inline void pgtable_repl_exit(struct mm_struct *mm)
 		__pgtable_repl_exit(mm);
 }
 #else
+#define pgtable_get_pages(gfp, order)	((void *)__get_free_pages(gfp, order))
+#define pgtable_get_zeroed_page(gfp)	((void *)get_zeroed_page(gfp))
+
 static inline void pgtable_repl_free_tlb(struct mmu_gather *tlb,
 					 struct ptdesc *table) { }
 static inline pgtable_t pgtable_repl_made(pgtable_t table) { return table; }

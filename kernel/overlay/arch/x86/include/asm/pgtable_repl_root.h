@@ -9,11 +9,10 @@
 #include <linux/irqflags.h>
 #include <linux/mm.h>
 
+#ifdef CONFIG_PGTABLE_REPL
 /* tlb.c: load another root of the mm that is loaded; interrupts are off. */
 void load_new_mm_cr3(pgd_t *pgdir, u16 new_asid, unsigned long lam,
 		     bool need_flush);
-
-#ifdef CONFIG_PGTABLE_REPL
 pgd_t *__pgtable_repl_pgd(struct mm_struct *mm);
 pgd_t *__pgtable_repl_loaded_pgd(struct mm_struct *mm);
 void pgtable_repl_reload_cr3(struct mm_struct *mm);
@@ -55,20 +54,9 @@ static inline bool pgtable_repl_is_loaded(struct mm_struct *mm)
 	       pgtable_repl_loaded_pgd(mm) == __va(read_cr3_pa());
 }
 #else
-static inline pgd_t *pgtable_repl_pgd(struct mm_struct *mm)
-{
-	return mm->pgd;
-}
-
-static inline pgd_t *pgtable_repl_loaded_pgd(struct mm_struct *mm)
-{
-	return mm->pgd;
-}
-
-static inline bool pgtable_repl_is_loaded(struct mm_struct *mm)
-{
-	return mm->pgd == __va(read_cr3_pa());
-}
+#define pgtable_repl_pgd(mm)		((mm)->pgd)
+#define pgtable_repl_loaded_pgd(mm)	((mm)->pgd)
+#define pgtable_repl_is_loaded(mm)	((mm)->pgd == __va(read_cr3_pa()))
 #endif
 
 #endif /* _ASM_X86_PGTABLE_REPL_ROOT_H */

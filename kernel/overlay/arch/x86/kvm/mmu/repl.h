@@ -9,6 +9,7 @@
 
 struct kvm_mmu_page;
 struct kvm_page_fault;
+struct tdp_iter;
 
 #ifdef CONFIG_KVM_PGTABLE_REPL
 
@@ -18,12 +19,12 @@ void __kvm_repl_topup(struct kvm_vcpu *vcpu);
 void *__kvm_repl_table(struct kvm_vcpu *vcpu, const struct kvm_page_fault *fault);
 void *__kvm_repl_split_table(struct kvm *kvm, union kvm_mmu_page_role role);
 unsigned int __kvm_repl_clone(struct kvm_vcpu *vcpu, struct kvm_page_fault *fault,
-			      struct kvm_mmu_page *sp);
+			      struct kvm_mmu_page *sp, u64 old_spte);
 void __kvm_repl_cloned(struct kvm_vcpu *vcpu, struct kvm_mmu_page *sp, unsigned int nr);
 void __kvm_repl_around(struct kvm_vcpu *vcpu, struct kvm_page_fault *fault,
-		       struct kvm_mmu_page *sp);
+		       struct tdp_iter *iter);
 void __kvm_repl_hint(struct kvm_vcpu *vcpu, const struct kvm_page_fault *fault,
-		     const struct kvm_mmu_page *sp);
+		     struct tdp_iter *iter);
 void kvm_repl_init_vm(struct kvm *kvm);
 void kvm_repl_pre_destroy_vm(struct kvm *kvm);
 void kvm_repl_uninit_vm(struct kvm *kvm);
@@ -35,10 +36,11 @@ static __always_inline bool kvm_repl_has(struct kvm *kvm)
 	return unlikely(READ_ONCE(kvm->arch.repl));
 }
 
-/* The key of the tree that @vcpu uses. */
-static inline unsigned int kvm_repl_key(struct kvm_vcpu *vcpu)
+/* The tree that @vcpu uses is one of those with @role. */
+static inline void kvm_repl_set_key(struct kvm_vcpu *vcpu,
+				    union kvm_mmu_page_role *role)
 {
-	return vcpu->arch.repl_key;
+	role->domain = vcpu->arch.repl_key;
 }
 
 /* @vcpu is loaded on @cpu: have it ask for another tree if it needs one. */
@@ -79,12 +81,16 @@ static inline void *kvm_repl_split_table(struct kvm *kvm,
 	return kvm_repl_has(kvm) ? __kvm_repl_split_table(kvm, role) : NULL;
 }
 
-/* Fill @sp, a new table that is not linked yet, from other trees. */
+/*
+ * Fill @sp, a new table that is not linked yet, from other trees; but not if it is to
+ * take the place of a huge page, @old_spte.
+ */
 static inline unsigned int kvm_repl_clone(struct kvm_vcpu *vcpu,
 					  struct kvm_page_fault *fault,
-					  struct kvm_mmu_page *sp)
+					  struct kvm_mmu_page *sp, u64 old_spte)
 {
-	return kvm_repl_has(vcpu->kvm) ? __kvm_repl_clone(vcpu, fault, sp) : 0;
+	return kvm_repl_has(vcpu->kvm) ?
+	       __kvm_repl_clone(vcpu, fault, sp, old_spte) : 0;
 }
 
 /* It is linked now, with @nr entries of others. */
@@ -96,25 +102,22 @@ static inline void kvm_repl_cloned(struct kvm_vcpu *vcpu, struct kvm_mmu_page *s
 }
 
 /*
- * @fault has its entry in @sp: take its neighbours' from other trees, and tell if that is
- * no place for it.
+ * @fault has its entry, at @iter: take its neighbours' from other trees, and tell if that
+ * is no place for it.
  */
 static inline void kvm_repl_mapped(struct kvm_vcpu *vcpu, struct kvm_page_fault *fault,
-				   struct kvm_mmu_page *sp)
+				   struct tdp_iter *iter)
 {
 	if (!kvm_repl_has(vcpu->kvm))
 		return;
-	__kvm_repl_around(vcpu, fault, sp);
-	__kvm_repl_hint(vcpu, fault, sp);
+	__kvm_repl_around(vcpu, fault, iter);
+	__kvm_repl_hint(vcpu, fault, iter);
 }
 
 #else /* !CONFIG_KVM_PGTABLE_REPL */
 
-static inline unsigned int kvm_repl_key(struct kvm_vcpu *vcpu)
-{
-	return 0;
-}
-
+static inline void kvm_repl_set_key(struct kvm_vcpu *vcpu,
+				    union kvm_mmu_page_role *role) { }
 static inline void kvm_repl_vcpu_load(struct kvm_vcpu *vcpu, int cpu) { }
 static inline void kvm_repl_switch(struct kvm_vcpu *vcpu) { }
 static inline void kvm_repl_topup(struct kvm_vcpu *vcpu) { }
@@ -133,7 +136,7 @@ static inline void *kvm_repl_split_table(struct kvm *kvm,
 
 static inline unsigned int kvm_repl_clone(struct kvm_vcpu *vcpu,
 					  struct kvm_page_fault *fault,
-					  struct kvm_mmu_page *sp)
+					  struct kvm_mmu_page *sp, u64 old_spte)
 {
 	return 0;
 }
@@ -141,7 +144,7 @@ static inline unsigned int kvm_repl_clone(struct kvm_vcpu *vcpu,
 static inline void kvm_repl_cloned(struct kvm_vcpu *vcpu, struct kvm_mmu_page *sp,
 				   unsigned int nr) { }
 static inline void kvm_repl_mapped(struct kvm_vcpu *vcpu, struct kvm_page_fault *fault,
-				   struct kvm_mmu_page *sp) { }
+				   struct tdp_iter *iter) { }
 static inline void kvm_repl_init_vm(struct kvm *kvm) { }
 static inline void kvm_repl_pre_destroy_vm(struct kvm *kvm) { }
 static inline void kvm_repl_uninit_vm(struct kvm *kvm) { }

@@ -257,6 +257,7 @@ static unsigned int kvm_repl_index(const struct kvm_page_fault *fault,
  * @vcpu: whose fault makes it
  * @fault: the fault, whose own entry is left to it
  * @sp: the table, empty and not linked yet, of @vcpu's tree
+ * @old_spte: what it takes the place of: of a huge page it gets all entries elsewhere
  *
  * The fallback is asked first, then who gave last, then others in turn: a look for the
  * table in each is little beside the faults that it saves.
@@ -265,7 +266,7 @@ static unsigned int kvm_repl_index(const struct kvm_page_fault *fault,
  * Return: how many entries it has now, for __kvm_repl_cloned() once it is linked.
  */
 unsigned int __kvm_repl_clone(struct kvm_vcpu *vcpu, struct kvm_page_fault *fault,
-			      struct kvm_mmu_page *sp)
+			      struct kvm_mmu_page *sp, u64 old_spte)
 {
 	struct kvm_repl *repl = kvm_repl_of(vcpu->kvm);
 	unsigned int fallback = READ_ONCE(repl->map.fallback), givers = 0;
@@ -274,7 +275,7 @@ unsigned int __kvm_repl_clone(struct kvm_vcpu *vcpu, struct kvm_page_fault *faul
 	};
 	int giver;
 
-	if (!kvm_repl_able(fault, sp))
+	if (is_shadow_present_pte(old_spte) || !kvm_repl_able(fault, sp))
 		return 0;
 	take.index = kvm_repl_index(fault, sp);
 	kvm_repl_ask(vcpu, &take, fallback, false, &givers);
@@ -314,15 +315,16 @@ void __kvm_repl_cloned(struct kvm_vcpu *vcpu, struct kvm_mmu_page *sp, unsigned 
  * __kvm_repl_around() - take entries of a fault's neighbours from other trees
  * @vcpu: whose fault it is
  * @fault: the fault, whose own entry is there
- * @sp: the table with it
+ * @iter: where that is
  *
  * At most two trees are asked, whatever their number: who gave last, and the fallback.
  *
  * Context: mmu_lock and RCU are held for reading, and @fault is not stale.
  */
 void __kvm_repl_around(struct kvm_vcpu *vcpu, struct kvm_page_fault *fault,
-		       struct kvm_mmu_page *sp)
+		       struct tdp_iter *iter)
 {
+	struct kvm_mmu_page *sp = sptep_to_sp(rcu_dereference(iter->sptep));
 	struct kvm_repl *repl = kvm_repl_of(vcpu->kvm);
 	unsigned int nr = 1U << READ_ONCE(kvm_repl_around_param);
 	struct kvm_repl_take take = { .fault = fault, .sp = sp, .linked = true };

@@ -26,6 +26,7 @@
 #include "mmu_internal.h"
 #include "repl_internal.h"
 #include "spte.h"
+#include "tdp_iter.h"
 #include "tdp_mmu.h"
 
 #define KVM_REPL_VERIFY_MAX	(24 * 60 * 60)
@@ -442,14 +443,15 @@ void kvm_repl_move_work(struct work_struct *work)
  * __kvm_repl_hint() - a fault had to use a table that is on another node than its page
  * @vcpu: whose fault it is
  * @fault: the fault, which may be of another kind
- * @sp: the table
+ * @iter: where its entry is
  *
  * This is how it shows that the host has moved pages.  What the guest moves between its
  * nodes is seen by looks only.
  */
 void __kvm_repl_hint(struct kvm_vcpu *vcpu, const struct kvm_page_fault *fault,
-		     const struct kvm_mmu_page *sp)
+		     struct tdp_iter *iter)
 {
+	struct kvm_mmu_page *sp = sptep_to_sp(rcu_dereference(iter->sptep));
 	struct kvm_repl *repl = kvm_repl_of(vcpu->kvm);
 	int nid;
 

@@ -461,17 +461,18 @@ static void repl_test_loop_accessors(struct kunit *test)
 	for (i = 0; i < 2; i++) {
 		unsigned long addr = TEST_ADDR + i * PAGE_SIZE;
 
-		pte = ptep_modify_prot_start_copied(&vma, addr, t->ptep + i);
+		pte = ptep_modify_prot_start_in(&vma, addr, t->ptep + i, true);
 		KUNIT_EXPECT_TRUE(test, pte_dirty(pte));
-		ptep_modify_prot_commit_copied(&vma, addr, t->ptep + i, pte,
-					       pte_wrprotect(pte));
+		ptep_modify_prot_commit_in(&vma, addr, t->ptep + i, pte,
+					   pte_wrprotect(pte), true);
 	}
-	pte = pte_add_copied(t->ptep + 3, ptep_get_canonical(t->ptep + 3));
+	pte = ptep_get_canonical(t->ptep + 3);
+	KUNIT_EXPECT_FALSE(test, ptes_add_copied(t->ptep + 3, pte, 1, true));
 	KUNIT_EXPECT_TRUE(test, pte_dirty(pte));
-	wrprotect_ptes_copied(t->mm, TEST_ADDR + 2 * PAGE_SIZE, t->ptep + 2, 2,
-			      false);
+	wrprotect_ptes_in(t->mm, TEST_ADDR + 2 * PAGE_SIZE, t->ptep + 2, 2, true,
+			  false);
 	KUNIT_EXPECT_TRUE(test, pte_dirty(t->ptep[3]));
-	set_ptes_copied(t->mm, TEST_ADDR + 4 * PAGE_SIZE, t->ptep + 4, clean, 1);
+	set_ptes_in(t->mm, TEST_ADDR + 4 * PAGE_SIZE, t->ptep + 4, clean, 1, true);
 	repl_test_section_end(t);
 	for_each_copy(copy, virt_to_ptdesc(t->ptep))
 		for (i = 0; i < 4; i++)

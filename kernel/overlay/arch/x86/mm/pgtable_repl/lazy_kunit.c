@@ -212,7 +212,7 @@ static void repl_test_rewrite(struct kunit *test, bool section)
 			arch_enter_lazy_mmu_mode();
 		repl_test_walker(copy, ptep, _PAGE_ACCESSED | _PAGE_DIRTY);
 		pte = section ?
-			ptep_modify_prot_start_copied(&t->vma, addr, ptep) :
+			ptep_modify_prot_start_in(&t->vma, addr, ptep, true) :
 			ptep_modify_prot_start(&t->vma, addr, ptep);
 		KUNIT_EXPECT_TRUE(test, pte_young(pte) && pte_dirty(pte));
 		if (!round)
@@ -220,8 +220,8 @@ static void repl_test_rewrite(struct kunit *test, bool section)
 						 _PAGE_PRESENT);
 		KUNIT_EXPECT_NE(test, *repl_slot(copy, ptep), 0);
 		if (section)
-			ptep_modify_prot_commit_copied(&t->vma, addr, ptep,
-						       pte, pte);
+			ptep_modify_prot_commit_in(&t->vma, addr, ptep,
+						   pte, pte, true);
 		else
 			ptep_modify_prot_commit(&t->vma, addr, ptep, pte, pte);
 		if (section)

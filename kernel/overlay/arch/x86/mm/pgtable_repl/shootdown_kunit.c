@@ -116,11 +116,11 @@ static void repl_test_lazy_gather_owes_what_is_forbidden(struct kunit *test)
 	ptep = t->ptep + TEST_USED;
 	tlb_gather_mmu(&tlb, t->mm);
 	spin_lock(t->ptl);
-	pte = ptep_modify_prot_start_copied(&t->vma, addr, ptep);
+	pte = ptep_modify_prot_start_in(&t->vma, addr, ptep, true);
 	KUNIT_EXPECT_NE(test, *repl_slot(copy, ptep), 0);
 	KUNIT_EXPECT_FALSE(test, tlb.repl.owed);
-	ptep_modify_prot_commit_copied(&t->vma, addr, ptep, pte,
-				       pte_modify(pte, PAGE_NONE));
+	ptep_modify_prot_commit_in(&t->vma, addr, ptep, pte,
+				   pte_modify(pte, PAGE_NONE), true);
 	spin_unlock(t->ptl);
 	KUNIT_EXPECT_EQ(test, *repl_slot(copy, ptep), 0);
 	KUNIT_EXPECT_TRUE(test, tlb.repl.owed);

@@ -203,7 +203,7 @@ static void majority(struct repl_vm *r)
 }
 
 /* One tree on a node that no vCPU runs on. */
-static void fixed(struct repl_vm *r)
+static void one_node(struct repl_vm *r)
 {
 	struct repl_state s;
 	char text[32];
@@ -290,7 +290,7 @@ static void first_used(struct repl_vm *r)
 }
 
 /* In a slot that is logged nothing moves: no read is reported as a write. */
-static void logged(struct repl_vm *r)
+static void slot_logged(struct repl_vm *r)
 {
 	static unsigned long bits[REPL_PAGES / 64];
 	unsigned long page;
@@ -367,7 +367,7 @@ static void dry(struct repl_vm *r)
  * What a guest wrote is dirty when its table goes, though nobody else knows that it was
  * written: of pages that MADV_FREE has let go, reclaim takes those that are not.
  */
-static void written(struct repl_vm *r)
+static void dirty_pages(struct repl_vm *r)
 {
 	unsigned long page, lost = 0;
 	char text[32];
@@ -400,7 +400,7 @@ static void wait_moved(struct repl_vm *r, unsigned long nr)
 }
 
 /* Faults that find pages elsewhere have somebody look, and nothing else here does. */
-static void hints(struct repl_vm *r)
+static void after_hints(struct repl_vm *r)
 {
 	unsigned long before;
 	struct repl_state s;
@@ -493,12 +493,12 @@ static const struct repl_test tests[] = {
 	{ "first_page", first_page },
 	{ "majority", majority },
 	{ "first_used", first_used },
-	{ "fixed", fixed },
+	{ "fixed", one_node },
 	{ "adopted", adopted },
-	{ "logged", logged },
+	{ "logged", slot_logged },
 	{ "dry", dry },
-	{ "written", written },
-	{ "hints", hints },
+	{ "written", dirty_pages },
+	{ "hints", after_hints },
 	{ "verify", verify },
 	{ "rate", rate },
 };

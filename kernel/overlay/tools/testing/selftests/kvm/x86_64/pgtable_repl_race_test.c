@@ -286,7 +286,7 @@ static void trim(struct repl_vm *r)
 	ksft_print_msg("%lu trees dropped\n", s.drops);
 }
 
-static void moved(struct repl_vm *r)
+static void tables_move(struct repl_vm *r)
 {
 	struct repl_state s;
 
@@ -431,7 +431,7 @@ static const struct repl_test tests[] = {
 	{ "slots", slots },
 	{ "trim", trim },
 	{ "trim_slots", trim_slots },
-	{ "moved", moved },
+	{ "moved", tables_move },
 	{ "moved_slots", moved_slots },
 	{ "prefault", prefault },
 	{ "host_domains", host_domains },
