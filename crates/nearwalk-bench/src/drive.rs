@@ -11,6 +11,7 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::mpsc,
     thread,
+    time::Instant,
 };
 
 use anyhow::{Context, bail, ensure};
@@ -18,6 +19,14 @@ use nearwalk_lab::{Job, Vm, VmConfig};
 use serde::de::DeserializeOwned;
 
 use crate::vm::wire::Lines;
+
+/// Says on standard error what goes on with what `label` names, and since when.
+pub fn sayer(begin: Instant, label: String) -> impl Fn(&str) {
+    move |text| {
+        let seconds = begin.elapsed().as_secs();
+        eprintln!("{:2}:{:02}  {label}: {text}", seconds / 60, seconds % 60);
+    }
+}
 
 /// Runs a driver in a machine and hands on what it tells; other lines go to `say`.
 pub fn follow<Event: DeserializeOwned>(

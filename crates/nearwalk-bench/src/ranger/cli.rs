@@ -18,7 +18,10 @@ use super::{
     plan::{Mixture, Program, Setting},
     table,
 };
-use crate::{drive::follow, guest::install_as};
+use crate::{
+    drive::{follow, sayer},
+    guest::install_as,
+};
 
 const FRAGMENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/fragment"));
 const WORKLOAD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/workload"));
@@ -208,17 +211,14 @@ fn count(args: &RangerArgs, output: &Path) -> anyhow::Result<Findings> {
     let mut findings = Findings::default();
     for (index, &setting) in args.settings.iter().enumerate() {
         let label = format!("{}/{} {setting}", index + 1, args.settings.len());
-        let say = |text: &str| {
-            let seconds = begin.elapsed().as_secs();
-            eprintln!("{:2}:{:02}  {label}: {text}", seconds / 60, seconds % 60);
-        };
+        let say = sayer(begin, label);
         say("booting the machine");
         let driver = args.driver(setting)?;
         let told = |event| match event {
             Event::Step(text) => say(&text),
             event => findings.add(event),
         };
-        if let Err(error) = follow(&args.config(), driver, told, say) {
+        if let Err(error) = follow(&args.config(), driver, told, &say) {
             findings.failures.push(format!("{setting}: {error:#}"));
         }
         write(&findings, output)?;

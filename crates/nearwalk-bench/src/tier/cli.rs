@@ -18,7 +18,10 @@ use super::{
     plan::{Load, Policy, Program},
     table,
 };
-use crate::{drive::follow, guest::install_as};
+use crate::{
+    drive::{follow, sayer},
+    guest::install_as,
+};
 
 const TIERED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tiered"));
 
@@ -211,17 +214,14 @@ fn count(args: &TierArgs, output: &Path) -> anyhow::Result<Findings> {
     let mut findings = Findings::default();
     for (index, &policy) in args.policies.iter().enumerate() {
         let label = format!("{}/{} {policy}", index + 1, args.policies.len());
-        let say = |text: &str| {
-            let seconds = begin.elapsed().as_secs();
-            eprintln!("{:2}:{:02}  {label}: {text}", seconds / 60, seconds % 60);
-        };
+        let say = sayer(begin, label);
         say("booting the machine");
         let driver = args.driver(policy)?;
         let told = |event| match event {
             Event::Step(text) => say(&text),
             event => findings.add(event),
         };
-        if let Err(error) = follow(&args.config(policy), driver, told, say) {
+        if let Err(error) = follow(&args.config(policy), driver, told, &say) {
             findings.failures.push(format!("{policy}: {error:#}"));
         }
         write(&findings, output)?;

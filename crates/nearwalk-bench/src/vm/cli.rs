@@ -3,17 +3,14 @@
 //! writes the results.
 
 use std::{
-    convert::identity,
-    fs, io,
+    fs,
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::mpsc,
-    thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, bail};
-use nearwalk_lab::{AccelChoice, Job, Kernel, NodeSpec, Size, Vm, VmConfig};
+use nearwalk_lab::{AccelChoice, Kernel, NodeSpec, Size, VmConfig};
 
 use super::{
     inside, machine,
@@ -21,8 +18,8 @@ use super::{
     picture,
     plan::{OURS, Part, Plan, STOCK},
     table,
-    wire::Lines,
 };
+use crate::drive::{follow, sayer};
 
 /// Far above any part that gets on.
 const TIME_LIMIT: Duration = Duration::from_secs(60 * 60);
@@ -236,48 +233,19 @@ pub fn count(args: &VmArgs) -> anyhow::Result<Findings> {
         .collect();
     for (index, (part, host, kernel)) in runs.iter().enumerate() {
         let label = format!("{}/{} {part}, {host} kernel", index + 1, runs.len());
-        let say = |text: &str| {
-            let seconds = begin.elapsed().as_secs();
-            eprintln!("{:2}:{:02}  {label}: {text}", seconds / 60, seconds % 60);
-        };
+        let say = sayer(begin, label);
         say("booting the machine");
         let config = args.config(*part, kernel);
         let driver = args.driver(*part, host)?;
-        if let Err(error) = follow(&config, driver, &mut findings, &say) {
+        let told = |event| match event {
+            Event::Step(text) => say(&text),
+            event => findings.add(event),
+        };
+        if let Err(error) = follow(&config, driver, told, &say) {
             findings.failures.push(format!("{part}: {error:#}"));
         }
     }
     Ok(findings)
-}
-
-/// Runs the driver in the machine.
-fn follow(
-    config: &VmConfig,
-    driver: Vec<String>,
-    findings: &mut Findings,
-    say: &dyn Fn(&str),
-) -> anyhow::Result<()> {
-    let (sender, told) = mpsc::channel();
-    let job = Job::new(driver)
-        .stdout(Lines::new(sender, identity))
-        .stderr(io::stderr());
-    // QEMU ends with the thread that started it.
-    let config = config.clone();
-    let machine = thread::spawn(move || Vm::start(&config, job)?.wait());
-    for line in told {
-        match serde_json::from_str(&line) {
-            Ok(Event::Step(text)) => say(&text),
-            Ok(event) => findings.add(event),
-            Err(_) => say(&format!("({line})")),
-        }
-    }
-    let outcome = machine
-        .join()
-        .expect("the machine's thread does not panic")?;
-    if !outcome.success() && outcome.exit_code() != 1 {
-        bail!("the machine: {}", outcome.report());
-    }
-    Ok(())
 }
 
 fn write(findings: &Findings, output: &Path) -> anyhow::Result<()> {
