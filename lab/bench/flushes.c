@@ -11,10 +11,10 @@
  * to run meanwhile: threads have a real-time priority. Prints nothing.
  */
 #define _GNU_SOURCE
+#include <err.h>
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -43,23 +43,12 @@ static struct {
 static unsigned long asked;
 static unsigned long answered[MAX_CPUS], turns[MAX_CPUS];
 
-static void fail(const char *fmt, ...)
-{
-	va_list args;
-
-	va_start(args, fmt);
-	fprintf(stderr, "flushes: ");
-	vfprintf(stderr, fmt, args);
-	fprintf(stderr, "\n");
-	exit(1);
-}
-
 static void run_alone(void)
 {
 	struct sched_param param = { .sched_priority = 1 };
 
 	if (sched_setscheduler(0, SCHED_FIFO, &param))
-		fail("no real-time priority: %s", strerror(errno));
+		errx(1, "no real-time priority: %s", strerror(errno));
 }
 
 static void *other(void *arg)
@@ -122,7 +111,7 @@ static char *make_pages(void)
 	long i;
 
 	if (room == MAP_FAILED || madvise(room, 2 * AREA, MADV_NOHUGEPAGE))
-		fail("no memory: %s", strerror(errno));
+		errx(1, "no memory: %s", strerror(errno));
 	area[AREA - PAGE] = 1;
 	for (i = 0; i < calls; i++)
 		area[i * PAGE] = 1;
@@ -140,7 +129,7 @@ static void sections(bool all)
 	for (i = 0; i < calls; i++) {
 		wait_until_all_run();
 		if (mprotect(pages + i * PAGE, PAGE, PROT_READ))
-			fail("mprotect: %s", strerror(errno));
+			errx(1, "mprotect: %s", strerror(errno));
 	}
 	nearwalk_mark_end();
 	ask(pages, all, false);
@@ -149,7 +138,7 @@ static void sections(bool all)
 	for (i = 0; i < calls; i++) {
 		wait_until_all_run();
 		if (munmap(pages + i * PAGE, PAGE))
-			fail("munmap: %s", strerror(errno));
+			errx(1, "munmap: %s", strerror(errno));
 	}
 	nearwalk_mark_end();
 }
@@ -162,7 +151,7 @@ static void find_nodes(void)
 
 	nr_cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	if (nr_cpus > MAX_CPUS)
-		fail("%d CPUs are too many", nr_cpus);
+		errx(1, "%d CPUs are too many", nr_cpus);
 	for (cpu = 0; cpu < nr_cpus; cpu++) {
 		for (node = 0;; node++) {
 			snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/cpu%d",
@@ -170,7 +159,7 @@ static void find_nodes(void)
 			if (!access(path, F_OK))
 				break;
 			if (node == MAX_CPUS)
-				fail("CPU %d has no node", cpu);
+				errx(1, "CPU %d has no node", cpu);
 		}
 		node_of[cpu] = node;
 	}
@@ -195,11 +184,11 @@ int main(int argc, char **argv)
 	}
 	find_nodes();
 	if (mode && prctl(PR_SET_PGTABLE_REPL, mode, NULL, 0, 0))
-		fail("cannot replicate: %s", strerror(errno));
+		errx(1, "cannot replicate: %s", strerror(errno));
 	CPU_ZERO(&set);
 	CPU_SET(0, &set);
 	if (sched_setaffinity(0, sizeof(set), &set))
-		fail("cannot run on CPU 0: %s", strerror(errno));
+		errx(1, "cannot run on CPU 0: %s", strerror(errno));
 	for (cpu = 1; cpu < nr_cpus; cpu++) {
 		pthread_attr_init(&attr);
 		CPU_ZERO(&set);
@@ -208,7 +197,7 @@ int main(int argc, char **argv)
 		error = error ?: pthread_create(&threads[cpu], &attr, other,
 						(void *)(intptr_t)cpu);
 		if (error)
-			fail("no thread on CPU %d: %s", cpu, strerror(error));
+			errx(1, "no thread on CPU %d: %s", cpu, strerror(error));
 	}
 	run_alone();
 	wait_until_all_run();

@@ -17,8 +17,8 @@
  * standard input.
  */
 #define _GNU_SOURCE
+#include <err.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -27,6 +27,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "mix.h"
+
 #define PAGE	4096UL
 #define BLOCK	512		/* pages of 2 MiB */
 #define ROUNDS	8
@@ -34,27 +36,6 @@
 #define FRAME	((1ULL << 55) - 1)
 
 static uint64_t state;
-
-static void fail(const char *fmt, ...)
-{
-	va_list ap;
-
-	fprintf(stderr, "fragment: ");
-	va_start(ap, fmt);
-	vfprintf(stderr, fmt, ap);
-	va_end(ap);
-	fprintf(stderr, "\n");
-	exit(1);
-}
-
-/* splitmix64 */
-static uint64_t mix(uint64_t x)
-{
-	x += 0x9e3779b97f4a7c15ULL;
-	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-	x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-	return x ^ (x >> 31);
-}
 
 static bool drawn(unsigned int percent)
 {
@@ -90,7 +71,7 @@ static void make_file(const char *dir, unsigned long nr)
 	file_name(path, sizeof(path), dir, nr);
 	fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
 	if (fd < 0 || (nr % 4 == 0 && write(fd, page, PAGE) != (ssize_t)PAGE))
-		fail("cannot make %s: %m", path);
+		errx(1, "cannot make %s: %m", path);
 	close(fd);
 }
 
@@ -104,7 +85,7 @@ static unsigned long hold(char *mem, unsigned long n, unsigned int percent, uint
 	if (!frames || fd < 0 ||
 	    pread(fd, frames, n * sizeof(*frames), (uintptr_t)mem / PAGE * sizeof(*frames)) !=
 	    (ssize_t)(n * sizeof(*frames)))
-		fail("cannot read the pagemap: %m");
+		errx(1, "cannot read the pagemap: %m");
 	close(fd);
 	for (i = 0; i < n; i++) {
 		uint64_t frame = frames[i] & FRAME, block = mix(seed ^ frame / BLOCK);
@@ -129,7 +110,7 @@ int main(int argc, char **argv)
 	char *mem, path[256];
 
 	if (argc != 5)
-		fail("usage: fragment SEED FILES HOLD DIR");
+		errx(1, "usage: fragment SEED FILES HOLD DIR");
 	seed = strtoull(argv[1], NULL, 0);
 	files = strtoul(argv[2], NULL, 0);
 	percent = strtoul(argv[3], NULL, 0);
@@ -138,7 +119,7 @@ int main(int argc, char **argv)
 	mem = mmap(NULL, n * PAGE, PROT_READ | PROT_WRITE,
 		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (mem == MAP_FAILED || madvise(mem, n * PAGE, MADV_NOHUGEPAGE))
-		fail("no address space: %m");
+		errx(1, "no address space: %m");
 	for (round = 0; round < ROUNDS; round++) {
 		/* What was given back is touched again, but for what files got. */
 		unsigned long room = free_pages(), taken = round ? room * 3 / 4 : n;

@@ -17,12 +17,12 @@
  * HELPED those of them that helpers copied.
  */
 #define _GNU_SOURCE
+#include <err.h>
 #include <fcntl.h>
 #include <getopt.h>
 #include <linux/mempolicy.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -49,24 +49,12 @@ struct exchange_pages {
 
 #define EXCHANGE_PAGES	_IOW(0xBA, 0x40, struct exchange_pages)
 
-static void fail(const char *fmt, ...)
-{
-	va_list ap;
-
-	fprintf(stderr, "move: ");
-	va_start(ap, fmt);
-	vfprintf(stderr, fmt, ap);
-	va_end(ap);
-	fprintf(stderr, "\n");
-	exit(1);
-}
-
 static void write_file(const char *path, const char *text)
 {
 	FILE *f = fopen(path, "w");
 
 	if (!f || fputs(text, f) < 0 || fclose(f))
-		fail("cannot write %s to %s", text, path);
+		errx(1, "cannot write %s to %s", text, path);
 }
 
 static void enable(const char *kib, bool on)
@@ -84,7 +72,7 @@ static void run_on(unsigned long cpu)
 	CPU_ZERO(&cpus);
 	CPU_SET(cpu, &cpus);
 	if (sched_setaffinity(0, sizeof(cpus), &cpus))
-		fail("cannot run on CPU %lu", cpu);
+		errx(1, "cannot run on CPU %lu", cpu);
 }
 
 static pthread_barrier_t meeting;
@@ -124,10 +112,10 @@ static char *map(size_t len, size_t size)
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (mem == MAP_FAILED)
-		fail("no address space");
+		errx(1, "no address space");
 	mem = (char *)(((uintptr_t)mem + HUGE - 1) & ~(HUGE - 1));
 	if (madvise(mem, len, size == 4096 ? MADV_NOHUGEPAGE : MADV_HUGEPAGE))
-		fail("no huge pages");
+		errx(1, "no huge pages");
 	return mem;
 }
 
@@ -137,7 +125,7 @@ static char *map_on(size_t len, size_t size, unsigned long node)
 	char *mem = map(len, size);
 
 	if (syscall(SYS_mbind, mem, len, MPOL_BIND, &nodes, 8 * sizeof(nodes), 0))
-		fail("cannot have memory on node %lu", node);
+		errx(1, "cannot have memory on node %lu", node);
 	memset(mem, 2, len);
 	return mem;
 }
@@ -184,28 +172,28 @@ int main(int argc, char **argv)
 	size = value['s'];
 	len = n * size;
 	if (!n || (size != 4096 && size != 65536 && size != HUGE))
-		fail("--pages above 0, --size 4096, 65536 or 2097152");
+		errx(1, "--pages above 0, --size 4096, 65536 or 2097152");
 	from = 1UL << value['f'];
 	to = value['t'];
 	run_on(value['c']);
 	if (syscall(SYS_set_mempolicy, MPOL_BIND, &from, 8 * sizeof(from)))
-		fail("cannot have memory on node %lu", value['f']);
+		errx(1, "cannot have memory on node %lu", value['f']);
 	if (pthread_barrier_init(&meeting, NULL, 2) ||
 	    pthread_create(&thread, NULL, other, (void *)value['o']))
-		fail("no thread");
+		errx(1, "no thread");
 	/* The kernel takes the largest that is enabled. */
 	enable("64", size == 65536);
 	enable("2048", size == HUGE);
 	if (value['x'])
 		device = open("/dev/exchange_pages", O_RDWR);
 	if (value['x'] && device < 0)
-		fail("no /dev/exchange_pages");
+		errx(1, "no /dev/exchange_pages");
 	pages = calloc(n, sizeof(*pages));
 	others = calloc(n, sizeof(*others));
 	nodes = calloc(n, sizeof(*nodes));
 	status = calloc(n, sizeof(*status));
 	if (!pages || !others || !nodes || !status)
-		fail("no memory");
+		errx(1, "no memory");
 	nearwalk_mark_program();
 	for (round = 0; round < value['r']; round++) {
 		unsigned long split = counter("thp_migration_split");
@@ -245,15 +233,15 @@ int main(int argc, char **argv)
 			syscall(SYS_move_pages, 0, n, pages, nodes, status, MPOL_MF_MOVE);
 		nearwalk_mark_end();
 		if (syscall(SYS_move_pages, 0, n, pages, NULL, status, 0))
-			fail("cannot see where pages are");
+			errx(1, "cannot see where pages are");
 		f = fopen("/proc/self/pagemap", "r");
 		if (!f)
-			fail("no pagemap");
+			errx(1, "no pagemap");
 		setvbuf(f, NULL, _IONBF, 0);
 		for (i = 0; i < n; i++) {
 			fseek(f, (long)((uintptr_t)pages[i] / 4096 * 8), SEEK_SET);
 			if (fread(entries, 8, size / 4096, f) != size / 4096)
-				fail("cannot read the pagemap");
+				errx(1, "cannot read the pagemap");
 			moved += status[i] == (int)to && whole(entries, size);
 		}
 		fclose(f);

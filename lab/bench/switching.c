@@ -10,9 +10,9 @@
  * those of the tracepoints mmap_lock_acquire_returned and mmap_lock_released.
  */
 #define _GNU_SOURCE
+#include <err.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -42,23 +42,12 @@ struct holds {
 	uint64_t longest, all;
 };
 
-static void fail(const char *fmt, ...)
-{
-	va_list args;
-
-	va_start(args, fmt);
-	fprintf(stderr, "switching: ");
-	vfprintf(stderr, fmt, args);
-	fprintf(stderr, "\n");
-	exit(1);
-}
-
 static void put(const char *path, const char *text)
 {
 	int fd = open(path, O_WRONLY | O_TRUNC);
 
 	if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
-		fail("cannot write '%s' to %s: %s", text, path, strerror(errno));
+		errx(1, "cannot write '%s' to %s: %s", text, path, strerror(errno));
 	close(fd);
 }
 
@@ -72,7 +61,7 @@ static void trace_setup(void)
 {
 	mount("tracefs", TRACING, "tracefs", 0, NULL);
 	if (mkdir(INSTANCE, 0700) && errno != EEXIST)
-		fail("cannot make %s: %s", INSTANCE, strerror(errno));
+		errx(1, "cannot make %s: %s", INSTANCE, strerror(errno));
 	put(INSTANCE "/trace_clock", "x86-tsc");
 	put(INSTANCE "/buffer_size_kb", "4096");
 }
@@ -87,7 +76,7 @@ static void read_holds(struct holds *holds)
 	*holds = (struct holds){ 0 };
 	snprintf(task, sizeof(task), "-%d ", getpid());
 	if (!file)
-		fail("cannot read %s/trace: %s", INSTANCE, strerror(errno));
+		errx(1, "cannot read %s/trace: %s", INSTANCE, strerror(errno));
 	while (fgets(line, sizeof(line), file)) {
 		event = strstr(line, ": mmap_lock_");
 		if (!event || !strstr(line, task) || !strstr(line, "write=true"))
@@ -135,7 +124,7 @@ static void measure(unsigned int gib, const char *what, enum mode mode)
 	took = __rdtsc() - begin;
 	trace(false);
 	if (err)
-		fail("cannot set the mode %d: %s", mode, strerror(errno));
+		errx(1, "cannot set the mode %d: %s", mode, strerror(errno));
 	read_holds(&holds);
 	printf("%4u  %-10s %14llu %12llu %8lu %12llu %10lu\n", gib, what,
 	       (unsigned long long)took, (unsigned long long)(took / gib), holds.nr,
@@ -150,7 +139,7 @@ static void map(char *mem, unsigned int gib, int fd)
 	for (at = 0; at < gib * GIB; at += FILE_SIZE)
 		if (mmap(mem + at, FILE_SIZE, PROT_READ, MAP_SHARED | MAP_FIXED | MAP_POPULATE,
 			 fd, 0) == MAP_FAILED)
-			fail("cannot map the file: %s", strerror(errno));
+			errx(1, "cannot map the file: %s", strerror(errno));
 }
 
 int main(int argc, char *argv[])
@@ -163,10 +152,10 @@ int main(int argc, char *argv[])
 	unsigned long at;
 
 	if (mem == MAP_FAILED || fd < 0)
-		fail("cannot make a mapping: %s", strerror(errno));
+		errx(1, "cannot make a mapping: %s", strerror(errno));
 	for (at = 0; at < FILE_SIZE; at += sizeof(page))
 		if (write(fd, page, sizeof(page)) != sizeof(page))
-			fail("cannot fill the file: %s", strerror(errno));
+			errx(1, "cannot fill the file: %s", strerror(errno));
 	mem = (char *)(((uintptr_t)mem + GIB - 1) & ~(GIB - 1));
 	trace_setup();
 	printf("%4s  %-10s %14s %12s %8s %12s %10s\n", "GiB", "switched", "instructions",
@@ -174,7 +163,7 @@ int main(int argc, char *argv[])
 	for (i = 1; i < argc; i++) {
 		gib = strtoul(argv[i], NULL, 10);
 		if (!gib || gib > MAX_GIB)
-			fail("size '%s'; allowed: 1 to %d", argv[i], MAX_GIB);
+			errx(1, "size '%s'; allowed: 1 to %d", argv[i], MAX_GIB);
 		map(mem, gib, fd);
 		measure(gib, "eager", EAGER);
 		measure(gib, "off", OFF);

@@ -19,8 +19,8 @@
  * in kv and xs, 256 KiB in graph, where a huge page holds both what is hot and cold.
  */
 #define _GNU_SOURCE
+#include <err.h>
 #include <linux/mempolicy.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +28,8 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "mix.h"
 
 #define PAGE	4096UL
 #define HUGE	(2UL << 20)
@@ -37,26 +39,6 @@ static char *mem;
 static size_t bytes, pages, cluster;
 static uint32_t *count;
 static uint64_t state;
-
-static void fail(const char *fmt, ...)
-{
-	va_list ap;
-
-	fprintf(stderr, "tiered: ");
-	va_start(ap, fmt);
-	vfprintf(stderr, fmt, ap);
-	va_end(ap);
-	fprintf(stderr, "\n");
-	exit(1);
-}
-
-static uint64_t mix(uint64_t x)
-{
-	x += 0x9e3779b97f4a7c15ULL;
-	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-	x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-	return x ^ (x >> 31);
-}
 
 static double uniform(void)
 {
@@ -149,7 +131,7 @@ static void bind_to(char *at, size_t len, unsigned long node)
 	unsigned long nodes = 1UL << node;
 
 	if (len && syscall(SYS_mbind, at, len, MPOL_BIND, &nodes, 8 * sizeof(nodes), 0))
-		fail("cannot have memory on node %lu: %m", node);
+		errx(1, "cannot have memory on node %lu: %m", node);
 }
 
 static void say(unsigned long step, long fast, long slow)
@@ -163,7 +145,7 @@ static void say(unsigned long step, long fast, long slow)
 		for (j = 0; j < n; j++)
 			at[j] = mem + (i + j) * PAGE;
 		if (syscall(SYS_move_pages, 0, n, at, NULL, node, 0))
-			fail("cannot see where pages are: %m");
+			errx(1, "cannot see where pages are: %m");
 		for (j = 0; j < n; j++)
 			on[node[j] == fast ? 0 : node[j] == slow ? 1 : 2] += count[i + j];
 	}
@@ -191,14 +173,14 @@ int main(int argc, char **argv)
 	size_t i;
 
 	if (argc != 8)
-		fail("usage: tiered NAME BYTES FAST-BYTES FAST SLOW ACCESSES SEED");
+		errx(1, "usage: tiered NAME BYTES FAST-BYTES FAST SLOW ACCESSES SEED");
 	for (i = 0; i < sizeof(programs) / sizeof(*programs); i++)
 		if (!strcmp(programs[i].name, argv[1])) {
 			one = programs[i].one;
 			cluster = programs[i].cluster;
 		}
 	if (!one)
-		fail("'%s' is no program; allowed: kv, xs, graph", argv[1]);
+		errx(1, "'%s' is no program; allowed: kv, xs, graph", argv[1]);
 	bytes = strtoull(argv[2], NULL, 0) & ~(HUGE - 1);
 	fast_bytes = strtoull(argv[3], NULL, 0) & ~(HUGE - 1);
 	fast = atol(argv[4]);
@@ -207,12 +189,12 @@ int main(int argc, char **argv)
 	state = mix(strtoull(argv[7], NULL, 0));
 	pages = bytes / PAGE;
 	if (!bytes || fast_bytes > bytes)
-		fail("BYTES of 2 MiB or more, FAST-BYTES no more");
+		errx(1, "BYTES of 2 MiB or more, FAST-BYTES no more");
 	mem = mmap(NULL, bytes + HUGE, PROT_READ | PROT_WRITE,
 		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	count = calloc(pages, sizeof(*count));
 	if (mem == MAP_FAILED || !count)
-		fail("no memory");
+		errx(1, "no memory");
 	mem = (char *)(((uintptr_t)mem + HUGE - 1) & ~(HUGE - 1));
 	bind_to(mem, fast_bytes, fast);
 	bind_to(mem + fast_bytes, bytes - fast_bytes, slow);
@@ -220,7 +202,7 @@ int main(int argc, char **argv)
 	for (i = 0; i < bytes; i += 512)
 		mem[i] = 1;
 	if (syscall(SYS_mbind, mem, bytes, MPOL_DEFAULT, NULL, 0, 0))
-		fail("the policy stays: %m");
+		errx(1, "the policy stays: %m");
 	printf("ready\n");
 	fflush(stdout);
 	for (step = 0; fgets(line, sizeof(line), stdin); step++) {

@@ -16,13 +16,15 @@
  *   churn    B  one thread that allocates arrays of random sizes and frees the oldest
  */
 #define _GNU_SOURCE
+#include <err.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+
+#include "mix.h"
 
 #define MIB		(1UL << 20)
 #define NR_WORKERS	4
@@ -34,26 +36,12 @@ static size_t bytes;
 static unsigned long steps;
 static uint64_t seed;
 
-static void fail(const char *fmt, ...)
-{
-	va_list ap;
-
-	fprintf(stderr, "workload: ");
-	va_start(ap, fmt);
-	vfprintf(stderr, fmt, ap);
-	va_end(ap);
-	fprintf(stderr, "\n");
-	exit(1);
-}
-
-/* splitmix64 */
 static uint64_t next(uint64_t *state)
 {
-	uint64_t x = *state += 0x9e3779b97f4a7c15ULL;
+	uint64_t x = mix(*state);
 
-	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-	x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-	return x ^ (x >> 31);
+	*state += MIX_STEP;
+	return x;
 }
 
 static void *map(size_t len)
@@ -62,7 +50,7 @@ static void *map(size_t len)
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (mem == MAP_FAILED)
-		fail("no %zu bytes", len);
+		errx(1, "no %zu bytes", len);
 	return mem;
 }
 
@@ -140,7 +128,7 @@ static void xs(unsigned long step)
 	if (!grids) {
 		grids = calloc(nr, sizeof(*grids));
 		if (!grids)
-			fail("no memory");
+			errx(1, "no memory");
 	}
 	if (step < all) {
 		size_t end = step + 1 == all ? nr : nr / all * (step + 1);
@@ -148,7 +136,7 @@ static void xs(unsigned long step)
 		for (i = nr / all * step; i < end; i++) {
 			grids[i] = malloc(GRID * sizeof(double));
 			if (!grids[i])
-				fail("no memory");
+				errx(1, "no memory");
 			fill(grids[i], 0, GRID);
 		}
 		return;
@@ -161,7 +149,7 @@ static void xs(unsigned long step)
 			sum += grids[next(&state) % nr][energy * 6 + j % 6];
 	}
 	if (sum < 0)
-		fail("sums of positive numbers are positive");
+		errx(1, "sums of positive numbers are positive");
 }
 
 /* What is allocated, the oldest first. */
@@ -222,7 +210,7 @@ static char *filled(size_t len)
 	size_t i;
 
 	if (!mem)
-		fail("no memory");
+		errx(1, "no memory");
 	for (i = 0; i < len; i += 512)
 		mem[i] = 1;
 	return mem;
@@ -277,7 +265,7 @@ static void workers(unsigned long step)
 			worker[i].state = seed ^ (step << 8 | wave << 4 | i);
 			worker[i].bytes = bytes / 8 / NR_WORKERS;
 			if (pthread_create(&worker[i].thread, NULL, work, &worker[i]))
-				fail("no thread");
+				errx(1, "no thread");
 		}
 		for (i = 0; i < NR_WORKERS; i++)
 			pthread_join(worker[i].thread, NULL);
@@ -316,7 +304,7 @@ int main(int argc, char **argv)
 	size_t i;
 
 	if (argc != 5)
-		fail("usage: workload NAME BYTES STEPS SEED");
+		errx(1, "usage: workload NAME BYTES STEPS SEED");
 	bytes = strtoull(argv[2], NULL, 0);
 	steps = strtoul(argv[3], NULL, 0);
 	seed = strtoull(argv[4], NULL, 0) << 32;
@@ -324,9 +312,9 @@ int main(int argc, char **argv)
 		if (!strcmp(programs[i].name, argv[1]))
 			one = programs[i].step;
 	if (!one)
-		fail("'%s' is no program; allowed: stencil, gups, xs, workers, churn", argv[1]);
+		errx(1, "'%s' is no program; allowed: stencil, gups, xs, workers, churn", argv[1]);
 	if (bytes < 16 * MIB || !steps)
-		fail("BYTES from 16 MiB on, STEPS from 1 on");
+		errx(1, "BYTES from 16 MiB on, STEPS from 1 on");
 	for (step = 0; fgets(line, sizeof(line), stdin); step++) {
 		one(step);
 		printf("step %lu\n", step);
