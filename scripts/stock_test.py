@@ -23,7 +23,7 @@ import sys
 import time
 
 from stock_guest import (GROUP, HAS_MODULE, HOW, NEARWALK, WALKS, WORKLOAD, insmod,
-                         nearwalk, read, running, vm_pte, workload, write)
+                         join, nearwalk, read, running, vm_pte, workload, write)
 from stock_tables import (HINT, PAGE, PROTNONE, SWAP, by_level, by_node, check_frames,
                           check_module, check_pagemap, counted_by_node, leaves,
                           memory_ranges, numa_stat, set_aside, snapshot, snapshots)
@@ -326,9 +326,8 @@ while True:
 
 def test_top_in_a_terminal():
     os.environ.pop("TMUX", None)
-    with subprocess.Popen([sys.executable, "-c", HALF]) as process:
-        os.makedirs(GROUP, exist_ok=True)
-        write(f"{GROUP}/cgroup.procs", str(process.pid))
+    os.makedirs(GROUP, exist_ok=True)
+    with subprocess.Popen([sys.executable, "-c", HALF], preexec_fn=join) as process:
         tmux("new-session", "-d", "-s", "top", "-x", "120", "-y", "40",
              "stty -g >/tmp/before; " + NEARWALK + " top; status=$?; "
              "stty -g >/tmp/after; echo status $status; exec cat")
