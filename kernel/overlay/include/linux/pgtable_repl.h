@@ -64,6 +64,13 @@ struct pgtable_repl_policy {
 /* A huge page's entry, under its lock, with the bits that the hardware set in copies. */
 #define pmdp_get_locked(pmdp)	pmdp_get(pmdp)
 
+/* The same without the lock: what has copies reads entries whole. */
+#define pmdp_get_unlocked(pmdp)	pmdp_get(pmdp)
+
+/* mm/hugetlb.c */
+void hugetlb_unshare_pmds(struct vm_area_struct *vma, unsigned long start,
+			  unsigned long end, bool take_locks);
+
 /* Start without; a child gets its own by pgtable_repl_fork(). */
 static inline void mm_init_pgtable_repl(struct mm_struct *mm)
 {
@@ -189,6 +196,7 @@ static inline void pgtable_repl_release(struct ptdesc *table)
 
 #define VISIBLE_IF_PGTABLE_REPL	static
 #define pmdp_get_locked(pmdp)	(*(pmdp))
+#define pmdp_get_unlocked(pmdp)	pmdp_get_lockless(pmdp)
 
 static inline void mm_init_pgtable_repl(struct mm_struct *mm) { }
 static inline void pgtable_repl_init_task(struct task_struct *task) { }

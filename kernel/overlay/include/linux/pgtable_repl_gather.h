@@ -85,6 +85,8 @@ static inline void pgtable_repl_gather_free(struct mmu_gather *tlb)
 		/* Withdrawing lazy trees flushes all; nothing is recorded then. */
 		VM_WARN_ON_ONCE(pgtable_repl_filters(tlb->mm));
 		flush_tlb_mm(tlb->mm);
+		/* While there are no lazy trees, flushes do not say so themselves. */
+		tlb->repl.owed = false;
 	}
 }
 

@@ -18,10 +18,6 @@
 
 struct ctl_table;
 
-/* mm/hugetlb.c */
-void hugetlb_unshare_pmds(struct vm_area_struct *vma, unsigned long start,
-			  unsigned long end, bool take_locks);
-
 /**
  * struct pgtable_repl - replication state of an address space
  *

@@ -210,13 +210,18 @@ int pgtable_repl_mm_drop(struct pgtable_repl_owner *owner,
 bool pgtable_repl_mm_trim(struct pgtable_repl_owner *owner, struct repl_wait *wait)
 {
 	struct mm_struct *mm = owner->mm;
+	struct pgtable_repl *repl = mm->pgtable_repl;
 	LIST_HEAD(pages);
-	bool done;
+	bool outdated, done;
 
 	if (pgtable_repl_lock(mm, wait))
-		return READ_ONCE(mm->pgtable_repl->idle_at) && !pgtable_repl_dying(owner);
-	/* What is outdated would keep the rest from being looked at. */
-	done = pgtable_repl_settle(mm, &pages) && arch_pgtable_repl_idle(mm, &pages);
+		return (READ_ONCE(repl->idle_at) ||
+			data_race(!domainmask_empty(&repl->stale))) &&
+		       !pgtable_repl_dying(owner);
+	/* What is outdated would keep the rest from being looked at, and is a hold by itself. */
+	outdated = !domainmask_empty(&repl->stale);
+	done = pgtable_repl_settle(mm, &pages) && !outdated &&
+	       arch_pgtable_repl_idle(mm, &pages);
 	pgtable_repl_unlock_for_others(mm);
 	/* Nobody counts these any more: they do not wait for the rest. */
 	pgtable_repl_free_pages_later(&pages);

@@ -86,9 +86,10 @@ static const struct cpumask *repl_maybe_lose(const struct cpumask *cpus)
 
 static int __init repl_lose_init(void)
 {
-	debugfs_create_bool("lose_shootdowns", 0600,
-			    debugfs_lookup("pgtable_repl", NULL),
-			    &repl_lose_shootdowns);
+	struct dentry *dir = debugfs_lookup("pgtable_repl", NULL);
+
+	debugfs_create_bool("lose_shootdowns", 0600, dir, &repl_lose_shootdowns);
+	dput(dir);
 	return 0;
 }
 late_initcall_sync(repl_lose_init);

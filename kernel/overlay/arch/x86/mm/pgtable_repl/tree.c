@@ -127,6 +127,11 @@ void arch_pgtable_repl_del_roots(struct mm_struct *mm, const domainmask_t *domai
 		domainmask_clear(domain, &repl->linked);
 	/* A new root has nothing below it of what was built for this one. */
 	domainmask_andnot(&repl->building, &repl->building, domains);
+	/* Nor does a look for what is idle go on there; what it has left elsewhere is found. */
+	if (repl->idle_at) {
+		WRITE_ONCE(repl->idle_at, 0);
+		WRITE_ONCE(repl->loose, true);
+	}
 }
 
 /*

@@ -192,8 +192,59 @@ static void repl_test_trim_settles(struct kunit *test)
 	repl_test_lazy(test, 0);
 	repl_test_used(test);
 	pgtable_repl_outdate(t->mm, NULL);
-	KUNIT_EXPECT_FALSE(test, pgtable_repl_mm_trim(mm_repl_owner(t->mm), &wait));
+	/* In a hold of its own: the look comes with the next one. */
+	KUNIT_EXPECT_TRUE(test, pgtable_repl_mm_trim(mm_repl_owner(t->mm), &wait));
 	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
+	KUNIT_EXPECT_FALSE(test, pgtable_repl_mm_trim(mm_repl_owner(t->mm), &wait));
+	repl_test_empty(t);
+}
+
+/* Also if somebody has the lock when a look comes back for what is outdated. */
+static void repl_test_trim_comes_back(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct pgtable_repl_owner *owner;
+
+	repl_test_lazy(test, 0);
+	repl_test_used(test);
+	owner = mm_repl_owner(t->mm);
+	arch_pgtable_repl_lock(t->mm);
+	pgtable_repl_outdate(t->mm, NULL);
+	KUNIT_EXPECT_LE(test, pgtable_repl_idle_look(true), REPL_BUSY_DELAY);
+	KUNIT_EXPECT_TRUE(test, owner->idle_more);
+	KUNIT_EXPECT_LE(test, pgtable_repl_idle_look(false), REPL_BUSY_DELAY);
+	KUNIT_EXPECT_TRUE(test, owner->idle_more);
+	arch_pgtable_repl_unlock(t->mm);
+	pgtable_repl_idle_look(false);
+	KUNIT_EXPECT_FALSE(test, owner->idle_more);
+	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
+	repl_test_empty(t);
+}
+
+/* Where a look has stopped in trees that are gone, the next one begins. */
+static void repl_test_idle_begins_anew(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct pgtable_repl *repl;
+	LIST_HEAD(pages);
+
+	repl_test_lazy(test, 0);
+	repl_test_used(test);
+	repl = t->mm->pgtable_repl;
+	arch_pgtable_repl_lock(t->mm);
+	while (!arch_pgtable_repl_idle(t->mm, &pages))
+		;
+	repl_hold_cost = 1;
+	KUNIT_EXPECT_FALSE(test, arch_pgtable_repl_idle(t->mm, &pages));
+	repl_hold_cost = REPL_COST_HOLD;
+	KUNIT_EXPECT_NE(test, repl->idle_at, 0);
+	repl->loose = false;
+	pgtable_repl_outdate(t->mm, NULL);
+	KUNIT_EXPECT_TRUE(test, pgtable_repl_settle(t->mm, &pages));
+	KUNIT_EXPECT_EQ(test, repl->idle_at, 0);
+	KUNIT_EXPECT_TRUE(test, repl->loose);
+	arch_pgtable_repl_unlock(t->mm);
+	pgtable_repl_free(&pages, NULL);
 	repl_test_empty(t);
 }
 
@@ -606,6 +657,8 @@ static struct kunit_case repl_test_work_cases[] = {
 	KUNIT_CASE(repl_test_idle_goes_on),
 	KUNIT_CASE(repl_test_idle_leaves_what_is_outdated),
 	KUNIT_CASE(repl_test_trim_settles),
+	KUNIT_CASE(repl_test_trim_comes_back),
+	KUNIT_CASE(repl_test_idle_begins_anew),
 	KUNIT_CASE(repl_test_walk_passes_each_once),
 	KUNIT_CASE_SLOW(repl_test_repairs_pause),
 	KUNIT_CASE(repl_test_roots_outlive_the_list),
