@@ -118,7 +118,7 @@ const OUTCOMES: [(&str, &str); 16] = [
     ("home", "in their place before"),
     ("moved", "moved to a free frame"),
     ("exchanged", "exchanged with another page"),
-    ("no_claim", "no place is left for them"),
+    ("no_claim", "no place is left or needed"),
     ("twin", "another page has their place"),
     ("unaligned", "too large for their place"),
     ("kernel", "the kernel is in their place"),

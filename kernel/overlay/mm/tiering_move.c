@@ -321,6 +321,8 @@ void tier_move(struct tier_round *round, struct lruvec *fast, struct lruvec *slo
 	for (i = 0; i < NR_PAGE_ORDERS; i++)
 		tier_walk_start(&same[i], fast, LRU_INACTIVE_ANON, 100);
 	do {
+		const u64 migrations = current->se.nr_migrations;
+
 		up = 0;
 		for (i = 0; i < TIER_KINDS; i++)
 			tier_take(round, &hot[i], TIER_ANY_ORDER,
@@ -341,8 +343,10 @@ void tier_move(struct tier_round *round, struct lruvec *fast, struct lruvec *slo
 		round->stat[TIER_NO_ROOM] += round->hot.pages;
 		tier_put(&round->hot);
 		round->left -= min(round->left, up);
-		/* What was moved is on no list before. */
+		/* What was moved is on no list before: here, or on a CPU where we were. */
 		lru_add_drain();
+		if (current->se.nr_migrations != migrations)
+			lru_add_drain_all();
 		cond_resched();
 	} while (up && round->left && !signal_pending(current));
 }

@@ -32,6 +32,7 @@ struct ranger_claim *ranger_claim_alloc(void *object)
 	/* Or another object could get its address. */
 	get_anon_vma(object);
 	claim->object = object;
+	claim->align = 1;
 	return claim;
 }
 
@@ -216,11 +217,46 @@ int ranger_claim_set(struct ranger_claims *claims, struct ranger_claim *claim,
 }
 
 /**
- * ranger_claims_sweep() - End claims of objects that no mapping has any more.
+ * ranger_in_span() - Whether frames are of one span of a node.
+ * @spans: all frames
+ * @nid: the node
+ * @pfn: the first of the frames
+ * @nr: how many
+ */
+bool ranger_in_span(const struct ranger_spans *spans, int nid, unsigned long pfn,
+		    unsigned long nr)
+{
+	unsigned int i;
+
+	for (i = 0; i < spans->nr; i++)
+		if (spans->span[i].nid == nid && pfn >= spans->span[i].start &&
+		    pfn < spans->span[i].end && nr <= spans->span[i].end - pfn)
+			return true;
+	return false;
+}
+
+/* Whether no mapping has an object any more, as far as that is to be known at once. */
+static bool is_unused(struct anon_vma *object)
+{
+	bool unused;
+
+	if (!anon_vma_trylock_read(object))
+		return false;
+	/* It gets none again: mappings get a new one, or that of others. */
+	unused = RB_EMPTY_ROOT(&object->rb_root.rb_root);
+	anon_vma_unlock_read(object);
+	return unused;
+}
+
+/**
+ * ranger_claims_sweep() - End claims that are of no use any more.
+ * @spans: all frames, or NULL
+ *
+ * Those of objects that no mapping has, and those that lost frames: memory went offline.
  *
  * Return: 0, or -EINTR when the caller is being killed.
  */
-int ranger_claims_sweep(void)
+int ranger_claims_sweep(const struct ranger_spans *spans)
 {
 	struct rb_node *node, *next;
 
@@ -228,16 +264,10 @@ int ranger_claims_sweep(void)
 		return -EINTR;
 	for (node = rb_first(&ranger_claims.by_index); node; node = next) {
 		struct ranger_claim *claim = rb_entry(node, struct ranger_claim, by_index);
-		struct anon_vma *object = claim->object;
-		bool unused;
 
 		next = rb_next(node);
-		if (!anon_vma_trylock_read(object))
-			continue;
-		/* It gets none again: mappings get a new one, or that of others. */
-		unused = RB_EMPTY_ROOT(&object->rb_root.rb_root);
-		anon_vma_unlock_read(object);
-		if (unused) {
+		if (is_unused(claim->object) ||
+		    (spans && !ranger_in_span(spans, claim->nid, claim->pfn, claim->nr))) {
 			ranger_claim_remove(&ranger_claims, claim);
 			ranger_claim_free(claim);
 		}

@@ -20,6 +20,7 @@
  * @first: index of the first page
  * @nr: how many pages
  * @pfn: the frame of the first page; the others follow
+ * @align: frame and index are equal modulo this, wherever it goes
  *
  * No page has two claims, and no frame is claimed twice.  A claim reserves nothing:
  * the frames are whoever's they are.
@@ -32,6 +33,7 @@ struct ranger_claim {
 	pgoff_t first;
 	unsigned long nr;
 	unsigned long pfn;
+	unsigned long align;
 };
 
 struct ranger_claims {
@@ -85,6 +87,8 @@ int ranger_claim_add(struct ranger_claims *claims, struct ranger_claim *claim);
 int ranger_claim_set(struct ranger_claims *claims, struct ranger_claim *claim,
 		     pgoff_t first, unsigned long nr, unsigned long pfn);
 void ranger_claim_remove(struct ranger_claims *claims, struct ranger_claim *claim);
+bool ranger_in_span(const struct ranger_spans *spans, int nid, unsigned long pfn,
+		    unsigned long nr);
 
 /* Where a claim should be, by whatever policy: see place.c. */
 enum ranger_anchor {

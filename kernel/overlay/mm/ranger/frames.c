@@ -12,6 +12,7 @@
 #include <linux/page-isolation.h>
 #include <linux/pageblock-flags.h>
 #include <linux/pagemap.h>
+#include <linux/printk.h>
 #include <linux/rmap.h>
 #include <linux/swap.h>
 #include <linux/vmstat.h>
@@ -25,8 +26,13 @@
 static void span_add(struct ranger_spans *spans, int nid, unsigned long start,
 		     unsigned long end)
 {
-	if (start >= end || spans->nr == RANGER_SPANS)
+	if (start >= end)
 		return;
+	if (spans->nr == RANGER_SPANS) {
+		pr_info_once("ranger: memory is in more than %d pieces, the rest is not used\n",
+			     RANGER_SPANS);
+		return;
+	}
 	spans->span[spans->nr++] = (struct ranger_span){
 		.start = start, .end = end, .nid = nid,
 	};
@@ -62,6 +68,11 @@ static bool is_dma(enum zone_type type)
 #endif
 }
 
+static bool is_for_movable(struct page *page)
+{
+	return is_migrate_movable(get_pageblock_migratetype(page));
+}
+
 /*
  * Blocks of memory in which the kernel has its own pages, or may get some.  That of
  * the boot is told by some of its pages: blocks are for movable ones then.
@@ -70,12 +81,8 @@ static bool is_bad_block(unsigned long pfn)
 {
 	struct page *page = pfn_to_online_page(pfn);
 	unsigned long at;
-	int mt;
 
-	if (!page)
-		return true;
-	mt = get_pageblock_migratetype(page);
-	if (mt != MIGRATE_MOVABLE && !is_migrate_cma(mt))
+	if (!page || !is_for_movable(page))
 		return true;
 	for (at = 0; at < pageblock_nr_pages; at += pageblock_nr_pages / 8)
 		if (PageReserved(page + at))
@@ -138,23 +145,24 @@ struct folio *ranger_folio_get(unsigned long pfn)
  */
 static bool may_take(struct page *buddy, unsigned int order)
 {
-	int mt = get_pageblock_migratetype(buddy);
-
-	if (mt == MIGRATE_MOVABLE || is_migrate_cma(mt))
-		return true;
-	return migratetype_is_mergeable(mt) && order >= pageblock_order;
+	return is_for_movable(buddy) ||
+	       (order >= pageblock_order &&
+		migratetype_is_mergeable(get_pageblock_migratetype(buddy)));
 }
 
 /*
- * Pages that come from another zone, above this one, leave it what it keeps for those
- * who can use no other.  __isolate_free_page() only looks at what compaction needs,
- * which stays in a zone.
+ * Where less is left, others are about to reclaim.  Pages that come from another zone,
+ * above this one, also leave it what it keeps for those who can use no other.
+ * __isolate_free_page() only looks at what compaction needs, which stays in a zone and
+ * may take more.  What waits to be used is not free any more.
  */
-static bool has_room(struct zone *zone, struct folio *folio, unsigned int order)
+static bool has_room(struct zone *zone, struct folio *folio)
 {
-	return folio_zone(folio) == zone ||
-	       zone_watermark_ok(zone, 0, low_wmark_pages(zone) + (1UL << order),
-				 gfp_zone(GFP_HIGHUSER_MOVABLE), 0);
+	const int reach = folio_zone(folio) == zone ? zone_idx(zone) :
+			  gfp_zone(GFP_HIGHUSER_MOVABLE);
+
+	return zone_watermark_ok(zone, 0, low_wmark_pages(zone) + folio_nr_pages(folio),
+				 reach, 0);
 }
 
 /*
@@ -180,7 +188,7 @@ static bool take_free(struct folio *folio, struct page *page, bool *is_free)
 	if (!*is_free)
 		goto no;
 	at = buddy_order(buddy);
-	if (!may_take(buddy, at) || !has_room(zone, folio, at) ||
+	if (!may_take(buddy, at) || !has_room(zone, folio) ||
 	    !__isolate_free_page(buddy, at))
 		goto no;
 	while (at > order) {
@@ -255,7 +263,8 @@ static bool goes_anywhere(struct folio *folio)
  * @folio: the other one, with a reference
  * @target: the frame
  *
- * Only a page that does not belong to a process and so cannot change places.
+ * Only a page that does not belong to a process and so cannot change places, and only
+ * from a frame that may be taken then: see take_free().
  */
 void ranger_make_room(struct list_head *evicted, struct folio *folio,
 		      unsigned long target)
@@ -265,7 +274,8 @@ void ranger_make_room(struct list_head *evicted, struct folio *folio,
 	if (!there)
 		return;
 	if (look_used(folio, there) == RANGER_FILE && !folio_test_large(there) &&
-	    !folio_test_unevictable(there) && goes_anywhere(there) &&
+	    !folio_test_unevictable(there) && is_for_movable(&there->page) &&
+	    has_room(folio_zone(there), folio) && goes_anywhere(there) &&
 	    folio_isolate_lru(there)) {
 		node_stat_mod_folio(there, NR_ISOLATED_ANON + folio_is_file_lru(there), 1);
 		list_add_tail(&there->lru, evicted);

@@ -46,28 +46,28 @@ static struct vm_area_struct *next_vma(struct ranger_walk *walk)
 /* In a page table whose lock is held.  Return: whether there was room for it. */
 static bool note(struct ranger_walk *walk, struct folio *folio, unsigned long addr)
 {
-	struct ranger_seen *seen;
+	struct ranger_seen seen;
 
 	/* A large one is where its first page is. */
 	if (!folio_test_anon(folio) || folio_is_zone_device(folio) ||
 	    folio_pfn(folio) == walk->last_pfn)
 		return true;
-	if (walk->survey) {
-		if (!folio_test_ksm(folio))
-			ranger_survey_add(walk->survey, folio, walk->align);
-	} else {
-		if (walk->nr_seen == RANGER_SEEN)
-			return false;
-		seen = &walk->seen[walk->nr_seen];
-		seen->addr = addr;
-		seen->pfn = folio_pfn(folio);
-		seen->nr_pages = folio_nr_pages(folio);
-		seen->object = folio_anon_vma(folio);
-		seen->index = folio->index;
-		seen->nid = folio_nid(folio);
-	}
+	if (!walk->survey && walk->nr_seen == RANGER_SEEN)
+		return false;
+	seen = (struct ranger_seen){
+		.addr = addr,
+		.pfn = folio_pfn(folio),
+		.nr_pages = folio_nr_pages(folio),
+		.object = folio_anon_vma(folio),
+		.index = folio->index,
+		.nid = folio_nid(folio),
+	};
+	if (!walk->survey)
+		walk->seen[walk->nr_seen] = seen;
+	else if (!folio_test_ksm(folio))
+		ranger_survey_add(walk->survey, &seen, walk->align);
 	walk->nr_seen++;
-	walk->last_pfn = folio_pfn(folio);
+	walk->last_pfn = seen.pfn;
 	return true;
 }
 

@@ -31,6 +31,8 @@
 
 /* Pages that are on their way at a time. */
 #define BATCH	32
+/* They go once so many frames were taken for them, in base pages. */
+#define HELD	(PMD_SIZE >> PAGE_SHIFT)
 
 /* A page that is not at home, as it was found in a page table. */
 struct away {
@@ -71,13 +73,15 @@ struct pass {
 	struct swap_places places[BATCH];
 	unsigned int nr_pairs;
 
-	/* Lists of all CPUs were emptied. */
+	/* Lists of all CPUs were emptied, and we left nothing on one since. */
 	bool drained;
 	/* Frames may have been freed since. */
 	bool drain;
 
 	struct move moves[BATCH];
 	unsigned int nr_moves;
+	/* Base pages of the frames that were taken. */
+	unsigned long held;
 	struct list_head from;
 };
 
@@ -193,6 +197,7 @@ static void flush(struct pass *pass)
 {
 	/* In the background nobody's page is waited for. */
 	const enum migrate_mode mode = pass->pace ? MIGRATE_ASYNC : MIGRATE_SYNC_LIGHT;
+	const u64 migrations = current->se.nr_migrations;
 	unsigned int i;
 
 	if (!pass->nr_pairs && !pass->nr_moves)
@@ -216,8 +221,12 @@ static void flush(struct pass *pass)
 			folio_put(move->dst);
 	}
 	pass->nr_moves = 0;
+	pass->held = 0;
 	/* Those that made way are looked at later in this pass, and have to be on a list. */
 	lru_add_drain();
+	/* Some are on that of a CPU where we were before. */
+	if (current->se.nr_migrations != migrations)
+		pass->drained = false;
 }
 
 static bool overlap(unsigned long a, unsigned long nr_a, unsigned long b,
@@ -259,6 +268,7 @@ static enum ranger_outcome add_move(struct pass *pass, struct folio *folio,
 	move->nr_pages = folio_nr_pages(folio);
 	move->used = false;
 	pass->nr_moves++;
+	pass->held += move->nr_pages;
 	/* Isolated, it has another reference. */
 	folio_put(folio);
 	return RANGER_MOVED;
@@ -388,12 +398,14 @@ static void place_some(struct pass *pass)
 		lru_add_drain_all();
 		drain_all_pages(NULL);
 		pass->drained = true;
+		/* It does nothing where somebody else is about it. */
+		pass->drain = true;
 	}
 	make_room(pass);
 	for (i = 0; i < pass->nr_away; i++) {
 		/* These come before it, and are not looked at again. */
 		count(pass, RANGER_HOME, pass->away[i].home);
-		if (!place(pass, &pass->away[i]))
+		if (pass->held >= HELD || !place(pass, &pass->away[i]))
 			break;
 	}
 	if (i < pass->nr_away)
@@ -511,11 +523,10 @@ int ranger_pass(struct mm_struct *mm, const struct ranger_policy *policy,
 	pass->walk.align = policy->align;
 	pass->walk.wait = !pace;
 	INIT_LIST_HEAD(&pass->from);
-	err = ranger_claims_sweep();
-	if (!err) {
-		ranger_spans(&pass->spans);
+	ranger_spans(&pass->spans);
+	err = ranger_claims_sweep(&pass->spans);
+	if (!err)
 		err = survey_all(pass);
-	}
 	if (!err)
 		err = place_all(pass);
 	stats->vmas = pass->walk.vmas;

@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * KUnit tests for passes: that a process whose mmap_lock is not to be had keeps nobody
- * else waiting, and that rests keep a share of the time.
+ * else waiting, that rests keep a share of the time, and which frames are left alone.
  */
 #include <kunit/test.h>
 #include <linux/array_size.h>
 #include <linux/completion.h>
 #include <linux/delay.h>
 #include <linux/err.h>
+#include <linux/file.h>
+#include <linux/gfp.h>
 #include <linux/kthread.h>
+#include <linux/migrate.h>
+#include <linux/mm.h>
 #include <linux/mmap_lock.h>
+#include <linux/mmzone.h>
+#include <linux/rmap.h>
 #include <linux/sched/mm.h>
+#include <linux/shmem_fs.h>
 #include <linux/swap.h>
 #include <linux/time64.h>
 #include "ranger.h"
@@ -137,11 +144,166 @@ static void a_share_is_kept(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 49 * NSEC_PER_SEC, ranger_rest_ns(NSEC_PER_SEC, 2));
 }
 
+static void add_claim(struct kunit *test, struct anon_vma *object, pgoff_t first, int nid,
+		      unsigned long pfn, unsigned long nr)
+{
+	struct ranger_claim *claim = ranger_claim_alloc(object);
+
+	KUNIT_ASSERT_NOT_NULL(test, claim);
+	claim->nid = nid;
+	claim->first = first;
+	claim->nr = nr;
+	claim->pfn = pfn;
+	down_write(&ranger_claims_lock);
+	KUNIT_EXPECT_EQ(test, 0, ranger_claim_add(&ranger_claims, claim));
+	up_write(&ranger_claims_lock);
+}
+
+/* Return: whether it was still there. */
+static bool end_claim(struct anon_vma *object, pgoff_t index, int nid)
+{
+	struct ranger_claim *claim;
+	bool found;
+
+	down_write(&ranger_claims_lock);
+	claim = ranger_claim_find(&ranger_claims, object, nid, index);
+	found = claim;
+	if (found) {
+		ranger_claim_remove(&ranger_claims, claim);
+		ranger_claim_free(claim);
+	}
+	up_write(&ranger_claims_lock);
+	return found;
+}
+
+/* Such as memory that went offline, even if it is part of what is claimed. */
+static void claims_of_lost_frames_end(struct kunit *test)
+{
+	static struct passing passing;
+	static struct anon_vma object;
+	static struct rb_node mapping;
+	struct ranger_spans *spans = kunit_kzalloc(test, sizeof(*spans), GFP_KERNEL);
+	unsigned long end;
+	int nid;
+
+	KUNIT_ASSERT_NOT_NULL(test, spans);
+	ranger_spans(spans);
+	KUNIT_ASSERT_LT(test, 0, spans->nr);
+	nid = spans->span[0].nid;
+	end = spans->span[0].end;
+	/* As if there were a mapping, with a reference of ours that is never given up. */
+	init_rwsem(&object.rwsem);
+	object.root = &object;
+	atomic_set(&object.refcount, 1);
+	object.rb_root.rb_root.rb_node = &mapping;
+	add_claim(test, &object, 0, nid, end - 20, 10);
+	add_claim(test, &object, 20, nid, end - 5, 10);
+	add_claim(test, &object, 40, nid, RANGER_NO_PFN / 2, 10);
+	start(test, &passing);
+	KUNIT_EXPECT_EQ(test, 0, ranger_pass(passing.mm, &policy, NULL, &passing.stats));
+	finish(&passing);
+	KUNIT_EXPECT_TRUE(test, end_claim(&object, 0, nid));
+	KUNIT_EXPECT_FALSE(test, end_claim(&object, 20, nid));
+	KUNIT_EXPECT_FALSE(test, end_claim(&object, 40, nid));
+}
+
+/* Others may be faster. */
+#define TRIES	32
+
+/* What is said of a frame that was just freed, with so much more that is to be left. */
+static enum ranger_outcome look_at_free(struct kunit *test, unsigned long more)
+{
+	struct folio *folio = folio_alloc(GFP_HIGHUSER_MOVABLE, 0);
+	struct folio *there = folio_alloc(GFP_HIGHUSER_MOVABLE, 0);
+	struct ranger_look look;
+	unsigned long pfn, low;
+	bool drain = true;
+	struct zone *zone;
+
+	KUNIT_ASSERT_NOT_NULL(test, folio);
+	KUNIT_ASSERT_NOT_NULL(test, there);
+	zone = folio_zone(there);
+	pfn = folio_pfn(there);
+	low = zone->_watermark[WMARK_LOW];
+	folio_put(there);
+	zone->_watermark[WMARK_LOW] = low + more;
+	ranger_look(folio, pfn, &drain, &look);
+	zone->_watermark[WMARK_LOW] = low;
+	if (look.folio)
+		folio_put(look.folio);
+	folio_put(folio);
+	return look.outcome;
+}
+
+static bool some_is(struct kunit *test, unsigned long more, enum ranger_outcome outcome)
+{
+	unsigned int i;
+
+	for (i = 0; i < TRIES; i++)
+		if (look_at_free(test, more) == outcome)
+			return true;
+	return false;
+}
+
+/* Or reclaim would begin. */
+static void the_low_watermark_is_kept(struct kunit *test)
+{
+	KUNIT_EXPECT_TRUE(test, some_is(test, 0, RANGER_MOVED));
+	KUNIT_EXPECT_TRUE(test, some_is(test, totalram_pages(), RANGER_FREE));
+	KUNIT_EXPECT_FALSE(test, some_is(test, totalram_pages(), RANGER_MOVED));
+}
+
+/* Whether a page of shared memory is made to go, and its frame's block is for such. */
+static bool goes(struct kunit *test, gfp_t gfp, bool *movable)
+{
+	struct file *file = shmem_kernel_file_setup("ranger", PAGE_SIZE, 0);
+	struct folio *folio = folio_alloc(GFP_HIGHUSER_MOVABLE, 0), *there;
+	LIST_HEAD(evicted);
+	bool gone;
+
+	KUNIT_ASSERT_FALSE(test, IS_ERR(file));
+	KUNIT_ASSERT_NOT_NULL(test, folio);
+	there = shmem_read_folio_gfp(file->f_mapping, 0, gfp);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(there));
+	lru_add_drain_all();
+	*movable = is_migrate_movable(get_pageblock_migratetype(&there->page));
+	ranger_make_room(&evicted, folio, folio_pfn(there));
+	gone = !list_empty(&evicted);
+	putback_movable_pages(&evicted);
+	folio_put(there);
+	folio_put(folio);
+	fput(file);
+	return gone;
+}
+
+/* From a block of the kernel's nothing goes: its frame may not be taken then. */
+static void room_is_made_where_it_can_be_used(struct kunit *test)
+{
+	static const gfp_t gfps[] = { GFP_HIGHUSER_MOVABLE, GFP_HIGHUSER };
+	unsigned int i, seen[2] = {}, wrong[2] = {};
+	bool movable;
+
+	for (i = 0; i < TRIES; i++) {
+		bool gone = goes(test, gfps[i & 1], &movable);
+
+		seen[movable]++;
+		wrong[movable] += gone != movable;
+	}
+	if (!seen[false])
+		kunit_skip(test, "no block was the kernel's");
+	KUNIT_EXPECT_EQ(test, 0, wrong[false]);
+	/* Others may have it locked for a moment. */
+	KUNIT_EXPECT_LT(test, wrong[true], seen[true]);
+}
+
 static struct kunit_case pass_cases[] = {
 	KUNIT_CASE(a_stuck_process_holds_up_nobody),
 	KUNIT_CASE(who_paces_does_not_wait),
 	KUNIT_CASE(a_process_that_is_gone_ends_its_pass),
 	KUNIT_CASE(a_share_is_kept),
+	KUNIT_CASE(claims_of_lost_frames_end),
+	KUNIT_CASE(the_low_watermark_is_kept),
+	KUNIT_CASE(room_is_made_where_it_can_be_used),
 	{}
 };
 

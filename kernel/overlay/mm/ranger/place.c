@@ -179,41 +179,46 @@ static unsigned long largest(const struct ranger_claims *claims,
 	return found;
 }
 
-/* Whether frames are of a span of the node. */
-static bool in_span(const struct ranger_spans *spans, int nid, unsigned long pfn,
-		    unsigned long nr)
+/* As it was placed first, whoever is why it goes. */
+static struct hole hole_for(const struct ranger_claim *claim, pgoff_t first,
+			    unsigned long nr)
 {
-	unsigned int i;
-
-	for (i = 0; i < spans->nr; i++)
-		if (spans->span[i].nid == nid && pfn >= spans->span[i].start &&
-		    pfn < spans->span[i].end && nr <= spans->span[i].end - pfn)
-			return true;
-	return false;
+	return (struct hole){ .first = first, .nr = nr, .align = claim->align,
+			      .nid = claim->nid };
 }
 
-static struct hole hole_for(const struct ranger_claim *claim,
-			    const struct ranger_policy *policy,
-			    pgoff_t first, unsigned long nr)
+/* Whether all others that have some of these frames are smaller, and few. */
+static bool may_displace(const struct ranger_claims *claims,
+			 const struct ranger_claim *claim, unsigned long pfn,
+			 unsigned long nr)
 {
-	return (struct hole){ .first = first, .nr = nr, .align = policy->align,
-			      .nid = claim->nid };
+	const struct ranger_claim *other;
+	unsigned long at = pfn;
+	unsigned int others = 0;
+
+	while ((other = ranger_claim_next(claims, at)) && other->pfn < pfn + nr) {
+		if (other != claim && (other->nr >= nr || ++others > RELOCATIONS_MAX))
+			return false;
+		at = other->pfn + other->nr;
+	}
+	return true;
 }
 
 /*
  * A claim gets more pages, at its begin or its end.  If the frames there are
- * another one's, the smaller of the two goes elsewhere.
+ * others', these go elsewhere if each is smaller, or else it does.
  */
 static int grow(struct ranger_claims *claims, const struct ranger_spans *spans,
 		const struct ranger_policy *policy, struct ranger_claim *claim,
 		pgoff_t first, unsigned long nr, struct ranger_placed *placed)
 {
 	unsigned long before = claim->first - first, pfn = claim->pfn - before, to;
-	unsigned int relocations = 0;
 	struct ranger_claim *other;
 	struct hole hole;
 
-	while (before <= claim->pfn && in_span(spans, claim->nid, pfn, nr)) {
+	/* Those that went do not come back, so there are fewer each time. */
+	while (before <= claim->pfn && ranger_in_span(spans, claim->nid, pfn, nr) &&
+	       may_displace(claims, claim, pfn, nr)) {
 		if (!ranger_claim_set(claims, claim, first, nr, pfn)) {
 			placed->grown++;
 			return 0;
@@ -221,10 +226,9 @@ static int grow(struct ranger_claims *claims, const struct ranger_spans *spans,
 		other = ranger_claim_next(claims, pfn);
 		if (other == claim)
 			other = ranger_claim_next(claims, claim->pfn + claim->nr);
-		if (!other || other->pfn >= pfn + nr || other->nr >= nr ||
-		    relocations++ == RELOCATIONS_MAX)
+		if (!other || other->pfn >= pfn + nr)
 			break;
-		hole = hole_for(other, policy, other->first, other->nr);
+		hole = hole_for(other, other->first, other->nr);
 		hole.avoid = pfn;
 		hole.avoid_end = pfn + nr;
 		placed->searches++;
@@ -234,7 +238,7 @@ static int grow(struct ranger_claims *claims, const struct ranger_spans *spans,
 			break;
 		placed->relocated++;
 	}
-	hole = hole_for(claim, policy, first, nr);
+	hole = hole_for(claim, first, nr);
 	placed->searches++;
 	to = fit(claims, spans, policy, &hole);
 	if (to == RANGER_NO_PFN)
@@ -246,9 +250,9 @@ static int grow(struct ranger_claims *claims, const struct ranger_spans *spans,
 	return 0;
 }
 
-static int claim_at(struct ranger_claims *claims, const struct ranger_want *want,
-		    pgoff_t first, unsigned long nr, unsigned long pfn,
-		    struct ranger_placed *placed)
+static int claim_at(struct ranger_claims *claims, const struct ranger_policy *policy,
+		    const struct ranger_want *want, pgoff_t first, unsigned long nr,
+		    unsigned long pfn, struct ranger_placed *placed)
 {
 	struct ranger_claim *claim = ranger_claim_alloc(want->object);
 	int err;
@@ -259,6 +263,7 @@ static int claim_at(struct ranger_claims *claims, const struct ranger_want *want
 	claim->first = first;
 	claim->nr = nr;
 	claim->pfn = pfn;
+	claim->align = policy->align;
 	err = ranger_claim_add(claims, claim);
 	if (err)
 		ranger_claim_free(claim);
@@ -282,8 +287,9 @@ static int place_new(struct ranger_claims *claims, const struct ranger_spans *sp
 		return -ENOSPC;
 	if (policy->anchor == RANGER_MOST_IN_PLACE && want->pfn != RANGER_NO_PFN) {
 		pfn = want->pfn + (first - want->first);
-		if (in_span(spans, want->nid, pfn, end - first)) {
-			err = claim_at(claims, want, first, end - first, pfn, placed);
+		if (ranger_in_span(spans, want->nid, pfn, end - first)) {
+			err = claim_at(claims, policy, want, first, end - first, pfn,
+				       placed);
 			if (err != -EBUSY)
 				return err;
 		}
@@ -305,7 +311,7 @@ static int place_new(struct ranger_claims *claims, const struct ranger_spans *sp
 				return -ENOSPC;
 			nr -= first;
 		}
-		err = claim_at(claims, want, first, nr, pfn, placed);
+		err = claim_at(claims, policy, want, first, nr, pfn, placed);
 		if (err)
 			return err;
 		first += nr;
@@ -326,8 +332,8 @@ static int place_new(struct ranger_claims *claims, const struct ranger_spans *sp
  * or in a hole that is large enough for all, the first or that with the fewest bad
  * blocks, or, where no hole is, several.
  *
- * Return: 0, -EAGAIN if some have got one and others are to be asked for again, -ENOSPC
- * if some have none for want of frames, or -ENOMEM.
+ * Return: 0, -EAGAIN if some have been seen to and others are to be asked for again,
+ * -ENOSPC if some that this call saw to have none for want of frames, or -ENOMEM.
  */
 int ranger_place(struct ranger_claims *claims, const struct ranger_spans *spans,
 		 const struct ranger_policy *policy, struct ranger_want *want,
@@ -336,7 +342,7 @@ int ranger_place(struct ranger_claims *claims, const struct ranger_spans *spans,
 	const unsigned long searches = placed->searches;
 	struct ranger_claim *claim, *last = NULL;
 	pgoff_t at = max(want->at, want->first), end;
-	int err = 0;
+	int err, lack = 0;
 
 	if (at)
 		last = ranger_claim_find(claims, want->object, want->nid, at - 1);
@@ -355,8 +361,11 @@ int ranger_place(struct ranger_claims *claims, const struct ranger_spans *spans,
 		      !grow(claims, spans, policy, claim, at,
 			    claim_end(claim) - at, placed))) {
 			err = place_new(claims, spans, policy, want, at, end, placed);
-			if (err)
+			if (err && err != -ENOSPC)
 				return err;
+			/* What follows may have a claim that can grow. */
+			if (err)
+				lack = err;
 		}
 		last = NULL;
 		at = end;
@@ -364,5 +373,5 @@ int ranger_place(struct ranger_claims *claims, const struct ranger_spans *spans,
 		if (at < want->end && placed->searches - searches >= SEARCHES_MAX)
 			return -EAGAIN;
 	}
-	return 0;
+	return lack;
 }

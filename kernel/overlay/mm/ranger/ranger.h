@@ -111,14 +111,14 @@ int ranger_walk_some(struct ranger_walk *walk);
 struct ranger_survey;
 struct ranger_survey *ranger_survey_alloc(void);
 void ranger_survey_free(struct ranger_survey *survey);
-void ranger_survey_add(struct ranger_survey *survey, struct folio *folio,
+void ranger_survey_add(struct ranger_survey *survey, const struct ranger_seen *seen,
 		       unsigned long align);
 bool ranger_survey_next(struct ranger_survey *survey, bool all,
 			struct ranger_want *want);
 
 extern struct ranger_claims ranger_claims;
 extern struct rw_semaphore ranger_claims_lock;
-int ranger_claims_sweep(void);
+int ranger_claims_sweep(const struct ranger_spans *spans);
 
 /* Between the steps of a pass. */
 typedef int (ranger_pace)(struct mm_struct *mm);

@@ -4,13 +4,13 @@
  *
  * Pages come in the order of their addresses.  Those of one object on one node that
  * lie close to each other are an extent, and get one claim if there is room for it;
- * where a mapping is used here and there only, what nobody uses is not claimed.
+ * where a mapping is used here and there only, what nobody uses is not claimed: few
+ * pages could claim all frames, and nobody else would get any.
  */
 #include <linux/minmax.h>
 #include <linux/mm.h>
 #include <linux/rmap.h>
 #include <linux/slab.h>
-#include "../internal.h"
 #include "ranger.h"
 
 /*
@@ -18,10 +18,13 @@
  * from, on each node.  When few are left, the one that was touched longest ago is
  * finished: what comes later of it gets a claim of its own.
  */
-#define EXTENTS	32
-#define SPARE	8
+#define EXTENTS	48
+/* A table of pages that are all too far from each other has 14. */
+#define SPARE	24
 /* Offsets of frame and index that are counted at a time. */
 #define VOTES	8
+/* Behind so many folios in a row that have none beside them an extent ends. */
+#define LONE_MAX	512
 
 /**
  * struct vote - how many pages lie at an offset
@@ -40,6 +43,10 @@ struct extent {
 	int nid;
 	pgoff_t first;
 	pgoff_t end;
+	unsigned long nr;		/* pages that were found */
+	unsigned long beside;		/* those of folios with another one beside them */
+	unsigned long alone;		/* those of the last folio if it has none so far */
+	unsigned int lone;		/* the last so many folios have none so far */
 	unsigned long touched;		/* the survey's clock */
 	struct vote vote[VOTES];
 };
@@ -93,56 +100,97 @@ static void count_vote(struct extent *extent, unsigned long offset, unsigned lon
 	}
 }
 
-/* How far behind an extent a page may be and still be of it. */
-static unsigned long reach(const struct extent *extent)
+/*
+ * How long an extent may be: three times as long as what was found in it, and 2 MiB, since
+ * gaps are filled later, and claims are not joined then.  But what is found must not be
+ * next to nothing of it.
+ */
+static unsigned long longest(unsigned long found)
 {
-	return max(extent->end - extent->first, PMD_SIZE >> PAGE_SHIFT);
+	return 3 * found + min(16 * found, PMD_SIZE >> PAGE_SHIFT);
 }
 
-static struct extent *extent_of(struct ranger_survey *survey, struct folio *folio)
+/* Whether a page is near enough to an extent before it. */
+static bool is_near(const struct extent *extent, const struct ranger_seen *seen)
 {
-	struct anon_vma *object = folio_anon_vma(folio);
-	struct extent *extent, *unused = NULL;
-	int nid = folio_nid(folio);
+	return extent->lone < LONE_MAX &&
+	       seen->index + seen->nr_pages - extent->first <=
+	       longest(extent->nr + seen->nr_pages);
+}
+
+static struct extent *extent_of(struct ranger_survey *survey,
+				const struct ranger_seen *seen)
+{
+	struct extent *extent, *last = NULL, *unused = NULL;
 
 	for (extent = survey->extent; extent < survey->extent + EXTENTS; extent++) {
 		if (!extent->object)
 			unused = extent;
-		else if (extent->object == object && extent->nid == nid &&
-			 folio->index >= extent->first &&
-			 folio->index <= extent->end + reach(extent))
-			return extent;
+		else if (extent->object == seen->object && extent->nid == seen->nid &&
+			 extent->first <= seen->index &&
+			 (!last || extent->first > last->first))
+			last = extent;
 	}
+	if (last && is_near(last, seen))
+		return last;
 	if (!unused)
 		return NULL;
-	object = folio_get_anon_vma(folio);
-	if (!object)
-		return NULL;
-	unused->object = object;
-	unused->nid = nid;
-	unused->first = folio->index;
-	unused->end = folio->index;
+	unused->object = (struct anon_vma *)seen->object;
+	get_anon_vma(unused->object);
+	unused->nid = seen->nid;
+	unused->first = seen->index;
+	unused->end = seen->index;
 	return unused;
+}
+
+/* A folio, at @index, with which an extent ends at @end now. */
+static void extend(struct extent *extent, pgoff_t index, pgoff_t end)
+{
+	const unsigned long nr = end - max(extent->end, index);
+
+	if (extent->nr && index <= extent->end) {
+		extent->beside += extent->alone + nr;
+		extent->alone = 0;
+		extent->lone = 0;
+	} else {
+		extent->alone = nr;
+		extent->lone++;
+	}
+	extent->nr += nr;
+	extent->end = end;
 }
 
 /**
  * ranger_survey_add() - Note a page.
  * @survey: has those before it
- * @folio: found in a page table whose lock is held, and anonymous
+ * @seen: found in a page table whose lock is held, so that its object stays
  * @align: frame and index must be equal modulo this for it to stay
  */
-void ranger_survey_add(struct ranger_survey *survey, struct folio *folio,
+void ranger_survey_add(struct ranger_survey *survey, const struct ranger_seen *seen,
 		       unsigned long align)
 {
-	unsigned long offset = folio_pfn(folio) - folio->index;
-	struct extent *extent = extent_of(survey, folio);
+	const unsigned long offset = seen->pfn - seen->index;
+	const pgoff_t end = seen->index + seen->nr_pages;
+	struct extent *extent = extent_of(survey, seen);
 
 	if (!extent)
 		return;
 	extent->touched = ++survey->clock;
-	extent->end = max(extent->end, folio->index + folio_nr_pages(folio));
+	/* A large one may be found twice, if its pages are mapped one by one. */
+	if (end > extent->end)
+		extend(extent, seen->index, end);
 	if (!(offset & (align - 1)))
-		count_vote(extent, offset, folio_nr_pages(folio));
+		count_vote(extent, offset, seen->nr_pages);
+}
+
+/*
+ * Where memory is interleaved over nodes, no page on a node has one beside it, and all
+ * would move for nothing.  What has no gaps, if only one page, may extend a claim.
+ */
+static bool is_worth_it(const struct extent *extent)
+{
+	return extent->nr == extent->end - extent->first ||
+	       2 * extent->beside >= extent->nr;
 }
 
 /* The extent that was touched longest ago, if there are few that are unused. */
@@ -160,6 +208,25 @@ static struct extent *oldest(struct ranger_survey *survey)
 	return unused < SPARE ? old : NULL;
 }
 
+/* One that does not go on. */
+static struct extent *finished(struct ranger_survey *survey, bool all)
+{
+	struct extent *extent, *newer, *const end = survey->extent + EXTENTS;
+
+	for (extent = survey->extent; extent < end; extent++) {
+		if (!extent->object)
+			continue;
+		/* Once there is another one behind it. */
+		for (newer = survey->extent; !all && newer < end; newer++)
+			if (newer->object == extent->object &&
+			    newer->nid == extent->nid && newer->first > extent->first)
+				break;
+		if (all || newer < end)
+			return extent;
+	}
+	return oldest(survey);
+}
+
 /**
  * ranger_survey_next() - What wants claims.
  * @survey: what was found
@@ -171,24 +238,13 @@ static struct extent *oldest(struct ranger_survey *survey)
 bool ranger_survey_next(struct ranger_survey *survey, bool all,
 			struct ranger_want *want)
 {
-	struct extent *extent, *newer, *const end = survey->extent + EXTENTS;
 	const struct vote *vote, *best;
+	struct extent *extent;
 
-	for (extent = survey->extent; extent < end; extent++) {
-		if (!extent->object)
-			continue;
-		/* Once there is another one behind it, it does not go on. */
-		for (newer = survey->extent; !all && newer < end; newer++)
-			if (newer->object == extent->object &&
-			    newer->nid == extent->nid && newer->first > extent->first)
-				break;
-		if (all || newer < end)
-			goto found;
-	}
-	extent = oldest(survey);
+	while ((extent = finished(survey, all)) && !is_worth_it(extent))
+		extent_drop(extent);
 	if (!extent)
 		return false;
-found:
 	best = &extent->vote[0];
 	for (vote = extent->vote; vote < extent->vote + VOTES; vote++)
 		if (vote->nr > best->nr)

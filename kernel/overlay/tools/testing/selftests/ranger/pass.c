@@ -6,14 +6,22 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/exchange_pages.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "ranger_harness.h"
 
 #define LEN		(4 * MB)
+#define EXCHANGE	"/dev/exchange_pages"
 
 static uint64_t frames[2][MAX_PAGES];
 
@@ -301,6 +309,112 @@ RANGER_TEST_ONCE(mostly_empty)
 	EXPECT_EQ(before, after);
 	EXPECT_EQ(6, mem[0] + mem[len / 2] + mem[len - 1]);
 	munmap(mem, len);
+}
+
+/* No two pages on a node follow each other, so nothing would be gained. */
+RANGER_TEST_ONCE(interleaved)
+{
+	unsigned long mask = 0;
+	char *mem;
+	int i;
+
+	if (repl_topo.nr < 2)
+		SKIP(return, "needs two nodes with memory");
+	for (i = 0; i < repl_topo.nr; i++)
+		mask |= 1UL << repl_topo.node[i];
+	mem = repl_mmap_aligned(LEN, PMD_SIZE, RW, ANON, -1);
+	ASSERT_NE(MAP_FAILED, mem);
+	ASSERT_EQ(0, syscall(SYS_mbind, mem, LEN, MPOL_INTERLEAVE, &mask, sizeof(mask) * 8,
+			     0));
+	ASSERT_EQ(0, madvise(mem, LEN, MADV_NOHUGEPAGE));
+	ranger_scatter(mem, LEN, PAGE, 1);
+	ASSERT_EQ(0, ranger_run(getpid(), "run"));
+	EXPECT_LE((long)(LEN / PAGE), ranger_count(getpid(), "no_claim"));
+	EXPECT_EQ(0, ranger_wrong(mem, LEN, 1));
+	munmap(mem, LEN);
+}
+
+static atomic_bool stop;
+
+/* Has a thread, which tries to go on, be on another CPU all the time. */
+static void *pull(void *arg)
+{
+	pid_t tid = (uintptr_t)arg;
+	cpu_set_t set;
+	int i;
+
+	for (i = 0; !atomic_load(&stop); i ^= 1) {
+		CPU_ZERO(&set);
+		CPU_SET(repl_topo.cpu[i], &set);
+		sched_setaffinity(tid, sizeof(set), &set);
+	}
+	return NULL;
+}
+
+/* Pages change places with others of the same memory, each with one other. */
+static int shuffle(char *mem, size_t len, uint64_t seed)
+{
+	static uint64_t page[MAX_PAGES];
+	static int32_t status[MAX_PAGES];
+	size_t i, at, n = len / PAGE;
+	struct exchange_pages args = {
+		.size = sizeof(args),
+		.pidfd = EXCHANGE_PAGES_SELF,
+		.nr = n / 2,
+		.from = (uintptr_t)page,
+		.to = (uintptr_t)(page + n / 2),
+		.status = (uintptr_t)status,
+	};
+	int fd = open(EXCHANGE, O_RDWR | O_CLOEXEC), err;
+
+	if (fd < 0)
+		return -errno;
+	for (i = 0; i < n; i++) {
+		seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
+		at = (seed >> 33) % (i + 1);
+		page[i] = page[at];
+		page[at] = (uintptr_t)mem + i * PAGE;
+	}
+	err = ioctl(fd, EXCHANGE_PAGES, &args) ? -errno : 0;
+	close(fd);
+	return err;
+}
+
+/*
+ * Pages that made way go on in the same pass, even if they were left to a CPU where we
+ * are no longer: so many were busy only for that.
+ */
+RANGER_TEST_ONCE(pulled_to_other_cpus)
+{
+	char *mem = ranger_map(PMD_SIZE, MADV_NOHUGEPAGE);
+	const long pages = PMD_SIZE / PAGE;
+	pthread_t thread;
+	cpu_set_t all;
+
+	ASSERT_NE(MAP_FAILED, mem);
+	if (repl_topo.nr < 2)
+		SKIP(return, "needs two CPUs");
+	if (access(EXCHANGE, W_OK))
+		SKIP(return, "needs " EXCHANGE);
+	ASSERT_EQ(0, sched_getaffinity(0, sizeof(all), &all));
+	ranger_scatter(mem, PMD_SIZE, PAGE, 1);
+	ASSERT_EQ(0, ranger_run(getpid(), "run"));
+	/* Twice, so that a page is not where that is which is in its place. */
+	ASSERT_EQ(0, shuffle(mem, PMD_SIZE, 1));
+	ASSERT_EQ(0, shuffle(mem, PMD_SIZE, 2));
+	ASSERT_LT(pages / 2, ranger_regions(mem, PMD_SIZE));
+	atomic_store(&stop, false);
+	ASSERT_EQ(0, pthread_create(&thread, NULL, pull, (void *)(uintptr_t)getpid()));
+	EXPECT_EQ(0, ranger_run(getpid(), "run"));
+	atomic_store(&stop, true);
+	pthread_join(thread, NULL);
+	sched_setaffinity(0, sizeof(all), &all);
+	printf("# %ld exchanged, %ld busy\n", ranger_count(getpid(), "exchanged"),
+	       ranger_count(getpid(), "busy"));
+	EXPECT_LT(pages / 4, ranger_count(getpid(), "exchanged"));
+	EXPECT_GE(pages / 32, ranger_count(getpid(), "busy"));
+	EXPECT_EQ(0, ranger_wrong(mem, PMD_SIZE, 1));
+	munmap(mem, PMD_SIZE);
 }
 
 /* Nothing is done where something is wrong. */
