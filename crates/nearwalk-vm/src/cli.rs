@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use nearwalk_repl::NodeSet;
+use nearwalk_repl::{Limit, NodeSet};
 use serde_json::{Value, json};
 
 use crate::error::Error;
@@ -34,7 +34,7 @@ A machine is named by what libvirt or QEMU's -name calls it, by its process, or 
 Examples:
   nearwalk vm list
   nearwalk vm set web lazy
-  nearwalk vm set 4711 lazy --nodes 0,2
+  nearwalk vm set 4711 lazy --nodes 0,2 --max 256M
   nearwalk vm set db migrate
   nearwalk vm dump web --every 5s
   nearwalk vm set web off
@@ -71,6 +71,10 @@ enum VmCommand {
         /// Trees for domains of these nodes only, or tables on these only, as 0,2
         #[arg(long, value_name = "NODES")]
         nodes: Option<NodeSet>,
+        /// The most that trees may take beside the largest one: bytes, with K, M, G or T, or
+        /// max, as without this. With lazy
+        #[arg(long, value_name = "BYTES")]
+        max: Option<Limit>,
     },
     /// Take away tables of leaves that are on another node than they are to be, at once
     ///
@@ -106,7 +110,23 @@ enum Mode {
 
 impl Mode {
     /// As the kernel reads it.
-    fn text(self, nodes: Option<&NodeSet>) -> Result<String, (String, &'static str)> {
+    fn text(
+        self,
+        nodes: Option<&NodeSet>,
+        max: Option<Limit>,
+    ) -> Result<String, (String, &'static str)> {
+        let text = self.and_nodes(nodes)?;
+        match max {
+            None => Ok(text),
+            Some(max) if self == Mode::Lazy => Ok(format!("{text} max {max}")),
+            Some(max) => Err((
+                format!("--max {max} with {text}"),
+                "allowed: with lazy, the mode that has several trees",
+            )),
+        }
+    }
+
+    fn and_nodes(self, nodes: Option<&NodeSet>) -> Result<String, (String, &'static str)> {
         let name = match self {
             Mode::Lazy => "lazy",
             Mode::Migrate => "migrate",
@@ -206,7 +226,12 @@ fn carry_out(
     match &args.command {
         VmCommand::List { json } => put(&list(system, *json)?)?,
         VmCommand::Show { vm, json } => put(&show(system, vm, *json)?)?,
-        VmCommand::Set { vm, mode, nodes } => put(&set(system, vm, *mode, nodes.as_ref())?)?,
+        VmCommand::Set {
+            vm,
+            mode,
+            nodes,
+            max,
+        } => put(&set(system, vm, *mode, nodes.as_ref(), *max)?)?,
         VmCommand::Move { vm } => put(&move_tables(system, vm)?)?,
         VmCommand::Check { vm, json } => {
             let (text, clean) = check(system, vm.as_deref(), *json)?;
@@ -280,8 +305,10 @@ fn set(
     who: &str,
     mode: Mode,
     nodes: Option<&NodeSet>,
+    max: Option<Limit>,
 ) -> Result<String, Error> {
-    let text = mode.text(nodes).map_err(|(mode, why)| Error::Refused {
+    let text = mode.text(nodes, max);
+    let text = text.map_err(|(mode, why)| Error::Refused {
         vm: who.to_owned(),
         mode,
         why,
@@ -301,8 +328,8 @@ fn set(
     let after = of(&vm, Status::parse(&vm.demand(system, STATUS)?))?;
     Ok(format!(
         "{vm}: {} (was {})\n",
-        print::mode(&after.mode),
-        print::mode(&before.mode)
+        print::setting(&after),
+        print::setting(&before)
     ))
 }
 

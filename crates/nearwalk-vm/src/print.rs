@@ -21,6 +21,14 @@ pub fn mode(mode: &Mode) -> String {
     }
 }
 
+/// The same, and what trees may take.
+pub fn setting(status: &Status) -> String {
+    match status.max {
+        None => mode(&status.mode),
+        Some(max) => format!("{}, at most {} KiB of copies", mode(&status.mode), max >> 10),
+    }
+}
+
 fn list(nodes: &[u32]) -> String {
     nodes
         .iter()
@@ -87,7 +95,7 @@ fn table<const N: usize>(rows: &[[String; N]], right: &[usize]) -> String {
 
 /// One machine on our kernel.
 pub fn status(vm: &Vm, status: &Status) -> String {
-    let mut text = format!("{vm}: {}, {}\n", vcpus(vm.vcpus), mode(&status.mode));
+    let mut text = format!("{vm}: {}, {}\n", vcpus(vm.vcpus), setting(status));
     if let Some(why) = &status.unable {
         let _ = writeln!(text, "cannot have trees by domain: {why}");
     }
@@ -130,6 +138,9 @@ pub fn status(vm: &Vm, status: &Status) -> String {
             text.push('\n');
         }
         text.push('\n');
+    }
+    if let Some(copies) = status.copies.filter(|&copies| copies > 0) {
+        let _ = writeln!(text, "trees beside the largest take {} KiB", copies >> 10);
     }
     let counters: Vec<String> = status
         .counters

@@ -116,6 +116,14 @@ let_run
 step bad
 "$0" vm set $pid lazy --nodes 4 2>&1
 echo "status $?"
+step limited
+"$0" vm set $pid lazy --max 0
+let_run
+# Those that have no room are being taken down.
+until [ "$("$0" vm list | awk 'NR == 2 { print $(NF - 1) }')" = 1 ]; do sleep 0.1; done
+let_run
+"$0" vm show $pid
+"$0" vm dump $pid --json
 step off
 "$0" vm set $pid off
 let_run
@@ -169,17 +177,15 @@ fn machines_are_listed_set_and_shown() {
     assert_in(&text, "some", "lazy on nodes 1-2 (was lazy on nodes 0-3)");
     assert_in(&text, "bad", "node 4");
     assert_in(&text, "bad", "status 1");
-    let off = counts(&text, "off");
-    assert_eq!(
-        off.iter().filter(|domain| **domain == all).count(),
-        1,
-        "{off:?}"
-    );
-    assert_eq!(
-        off.iter().filter(|domain| **domain == none).count(),
-        3,
-        "{off:?}"
-    );
+    let told = "lazy on nodes 0-3, at most 0 KiB of copies (was lazy on nodes 1-2)";
+    assert_in(&text, "limited", told);
+    let shared = |name| {
+        let counts = counts(&text, name);
+        let having = |what| counts.iter().filter(|domain| **domain == what).count();
+        (having(all), having(none))
+    };
+    assert_eq!(shared("limited"), (1, 3), "{}", step(&text, "limited"));
+    assert_eq!(shared("off"), (1, 3), "{}", step(&text, "off"));
     assert_in(&text, "fixed", "fixed on node 3 (was off)");
     assert_in(&text, "fixed", "come");
     assert_eq!(counts(&text, "fixed"), [none, none, none, all]);

@@ -63,6 +63,28 @@ switches 2  fallbacks 1  drops 0  refused 0  cloned_entries 514  cloned_tables 1
 }
 
 #[test]
+fn what_trees_may_take_is_shown() {
+    let status = crate::fixture::STATUS.to_owned() + "max 65536\ncopies 20480\nlimited 3\n";
+    let mut host = Fixture::host().file(FILE, &status);
+    let text = run(&mut host, "show db");
+    for part in [
+        "db (139-14): 2 vCPUs, lazy on nodes 0-1, at most 64 KiB of copies\n",
+        "\ntrees beside the largest take 20 KiB\n",
+        "  limited 3\n",
+    ] {
+        assert!(text.contains(part), "no `{part}` in {text}");
+    }
+    assert_eq!(
+        run(&mut host, "set db lazy --max 64K"),
+        "db (139-14): lazy on nodes 0-1, at most 64 KiB of copies (was lazy on nodes 0-1, at most \
+         64 KiB of copies)\n"
+    );
+    let json: Value = serde_json::from_str(&run(&mut host, "show db --json")).unwrap();
+    assert_eq!(json["status"]["max"], 65536);
+    assert_eq!(json["status"]["copies"], 20480);
+}
+
+#[test]
 fn on_another_kernel_nodes_are_what_there_is_to_say() {
     let text = run(&mut Fixture::host(), "show web,1");
     for part in [
@@ -91,6 +113,9 @@ fn a_mode_is_written_as_the_kernel_reads_it() {
         ("set db migrate", "migrate"),
         ("set db migrate --nodes 1", "migrate 1"),
         ("set db fixed --nodes 1", "fixed 1"),
+        ("set db lazy --max 1M", "lazy max 1048576"),
+        ("set db lazy --max 0 --nodes 1", "lazy 1 max 0"),
+        ("set db lazy --max max", "lazy max max"),
     ] {
         let mut host = Fixture::host();
         let text = run(&mut host, words);
@@ -145,6 +170,12 @@ fn what_cannot_be_set_is_not_tried() {
             "set db eager",
             "possible values: lazy, migrate, fixed, off",
         ),
+        (
+            Fixture::host(),
+            "set db migrate --max 1M",
+            "db: --max 1048576 with migrate: allowed: with lazy, the mode that has several trees",
+        ),
+        (Fixture::host(), "set db lazy --max lots", "`lots`"),
         (
             Fixture::host(),
             "set db lazy --nodes x",

@@ -19,6 +19,10 @@ pub struct Status {
     /// The tree of those that have none of their own.
     pub fallback: Option<u32>,
     pub keys: Vec<Key>,
+    /// The most that trees may take beside the largest, in bytes; nothing without a limit.
+    pub max: Option<u64>,
+    /// What they take; nothing on kernels that do not say.
+    pub copies: Option<u64>,
     /// In the kernel's order: `switches`, `fallbacks` and so on.
     pub counters: Vec<(String, u64)>,
 }
@@ -67,6 +71,8 @@ impl Status {
             generation: (0, 0),
             fallback: None,
             keys: Vec::new(),
+            max: None,
+            copies: None,
             counters: Vec::new(),
         };
         for mut line in lines(FILE, text) {
@@ -82,8 +88,10 @@ impl Status {
                 }
                 "fallback" => status.fallback = line.optional("key")?,
                 "key" => status.keys.push(parse_key(&mut line)?),
+                "max" => status.max = parse_max(&mut line)?,
+                "copies" => status.copies = Some(line.number("bytes")?),
                 "switches" | "fallbacks" | "drops" | "refused" | "cloned_entries"
-                | "cloned_tables" | "moved_tables" | "looks" | "hints" => {
+                | "cloned_tables" | "moved_tables" | "looks" | "hints" | "limited" => {
                     let count = line.number("count")?;
                     status.counters.push((word.to_owned(), count));
                 }
@@ -101,6 +109,13 @@ fn parse_able(line: &mut Line) -> Result<Option<String>, TextError> {
         "yes" => Ok(None),
         "no" => Ok(Some(line.tail().to_owned())),
         word => Err(line.bad(format!("`{word}` is neither yes nor no"))),
+    }
+}
+
+fn parse_max(line: &mut Line) -> Result<Option<u64>, TextError> {
+    match line.tail() {
+        "max" => Ok(None),
+        _ => line.number("bytes").map(Some),
     }
 }
 
@@ -153,6 +168,9 @@ drops 0
 refused 0
 cloned_entries 1021
 cloned_tables 2
+max 65536
+copies 49152
+limited 3
 ";
 
     #[test]
@@ -169,6 +187,10 @@ cloned_tables 2
         assert_eq!(status.counters[0], ("switches".into(), 7));
         assert_eq!(status.counters[4], ("cloned_entries".into(), 1021));
         assert_eq!(status.counters[5], ("cloned_tables".into(), 2));
+        assert_eq!(status.counters[6], ("limited".into(), 3));
+        assert_eq!((status.max, status.copies), (Some(65536), Some(49152)));
+        let without = Status::parse(&LAZY.replace("max 65536", "max max")).unwrap();
+        assert_eq!(without.max, None);
     }
 
     #[test]
@@ -180,6 +202,7 @@ cloned_tables 2
         assert_eq!(status.unable.as_deref(), Some("the TDP MMU is off"));
         assert_eq!(status.fallback, None);
         assert_eq!((status.keys[0].domain, status.keys[0].node), (None, None));
+        assert_eq!((status.max, status.copies), (None, None));
     }
 
     #[test]
@@ -211,8 +234,9 @@ cloned_tables 2
                 "switches",
                 "line 9, `switches`: there is no count",
             ),
-            ("mode", "mood", "line 15, ``: there is no line `mode`"),
-            ("able yes\n", "", "line 14, ``: there is no line `able`"),
+            ("max 65536", "max much", "`much` is not a number"),
+            ("mode", "mood", "line 18, ``: there is no line `mode`"),
+            ("able yes\n", "", "line 17, ``: there is no line `able`"),
         ] {
             let error = Status::parse(&LAZY.replacen(from, to, 1)).unwrap_err();
             assert!(error.to_string().contains(message), "{error}");

@@ -80,13 +80,16 @@ const char *kvm_repl_unable(struct kvm *kvm)
 u8 kvm_repl_key_of_cpu(struct kvm_repl *repl, int cpu)
 {
 	unsigned int domain;
+	u8 key;
 
 	if (READ_ONCE(repl->map.mode) != KVM_REPL_LAZY ||
 	    READ_ONCE(repl->map.gen) != pgtable_repl_generation())
 		return READ_ONCE(repl->map.fallback);
 	domain = pgtable_repl_cpu_to_domain(cpu);
-	return domain < KVM_REPL_DOMAINS ? READ_ONCE(repl->map.key_of[domain]) :
-					   READ_ONCE(repl->map.fallback);
+	if (domain >= KVM_REPL_DOMAINS)
+		return READ_ONCE(repl->map.fallback);
+	key = READ_ONCE(repl->map.key_of[domain]);
+	return test_bit(key, repl->full) ? READ_ONCE(repl->map.fallback) : key;
 }
 
 /*
@@ -265,7 +268,9 @@ static struct kvm_repl *kvm_repl_get(struct kvm *kvm)
 	}
 	repl->kvm = kvm;
 	mutex_init(&repl->lock);
+	repl->max = KVM_REPL_NO_MAX;
 	INIT_WORK(&repl->work, kvm_repl_work);
+	INIT_WORK(&repl->evict, kvm_repl_evict_work);
 	INIT_DELAYED_WORK(&repl->idle, kvm_repl_idle_work);
 	INIT_DELAYED_WORK(&repl->move, kvm_repl_move_work);
 	memset(repl->map.domain_of, KVM_REPL_NO_DOMAIN, sizeof(repl->map.domain_of));
@@ -273,8 +278,12 @@ static struct kvm_repl *kvm_repl_get(struct kvm *kvm)
 		repl->map.node[i] = NUMA_NO_NODE;
 		kvm_repl_stamp(repl, i);
 	}
+	/* Tables come and go under this lock, and are counted there. */
+	write_lock(&kvm->mmu_lock);
+	atomic_long_set(&repl->tables[0], atomic64_read(&kvm->arch.tdp_mmu_pages));
 	/* Who sees it sees that all use key 0, anywhere, as before. */
 	smp_store_release(&kvm->arch.repl, repl);
+	write_unlock(&kvm->mmu_lock);
 out:
 	mutex_unlock(&kvm_repl_first_lock);
 	return repl;
@@ -302,10 +311,12 @@ static int kvm_repl_allowed_mode(struct kvm *kvm, enum kvm_repl_mode mode,
  * @kvm: of this virtual machine
  * @mode: the mode
  * @nodes: its nodes, for any but KVM_REPL_OFF; one for KVM_REPL_FIXED
+ * @max: so many tables may all trees have but the largest, or KVM_REPL_NO_MAX
  *
  * Return: 0, or a negative error code: then nothing has changed.
  */
-int kvm_repl_set(struct kvm *kvm, enum kvm_repl_mode mode, const nodemask_t *nodes)
+int kvm_repl_set(struct kvm *kvm, enum kvm_repl_mode mode, const nodemask_t *nodes,
+		 unsigned long max)
 {
 	struct kvm_repl *repl = NULL;
 	int err = 0;
@@ -324,6 +335,10 @@ int kvm_repl_set(struct kvm *kvm, enum kvm_repl_mode mode, const nodemask_t *nod
 	if (!err) {
 		err = mode == KVM_REPL_LAZY ? kvm_repl_change_lazy(repl, nodes) :
 					      kvm_repl_change(repl, mode, nodes);
+		if (!err) {
+			WRITE_ONCE(repl->max, max);
+			kvm_repl_evict(repl);
+		}
 		kvm_repl_unlock(repl);
 	}
 	if (err && repl)
@@ -393,15 +408,16 @@ void kvm_repl_init_vm(struct kvm *kvm)
 	if (READ_ONCE(kvm_repl_param) != 2 || kvm_repl_unable(kvm))
 		return;
 	kvm_repl_nodes(&able);
-	if (kvm_repl_set(kvm, KVM_REPL_LAZY, &able))
+	if (kvm_repl_set(kvm, KVM_REPL_LAZY, &able, KVM_REPL_NO_MAX))
 		pr_warn_ratelimited("no nested page tables by domain for a new VM\n");
 }
 
-/* A look for idle trees, or for tables to move, may have the other work done. */
+/* A look for idle trees, or for tables to move, may have the others' work done. */
 static void kvm_repl_cancel(struct kvm_repl *repl)
 {
 	cancel_delayed_work_sync(&repl->idle);
 	cancel_delayed_work_sync(&repl->move);
+	cancel_work_sync(&repl->evict);
 	cancel_work_sync(&repl->work);
 }
 

@@ -16,7 +16,7 @@ struct tdp_iter;
 void __kvm_repl_vcpu_load(struct kvm_vcpu *vcpu, int cpu);
 void __kvm_repl_switch(struct kvm_vcpu *vcpu);
 void __kvm_repl_topup(struct kvm_vcpu *vcpu);
-void *__kvm_repl_table(struct kvm_vcpu *vcpu, const struct kvm_page_fault *fault);
+void *__kvm_repl_table(struct kvm_vcpu *vcpu, const struct kvm_page_fault *fault, int level);
 void *__kvm_repl_split_table(struct kvm *kvm, union kvm_mmu_page_role role);
 unsigned int __kvm_repl_clone(struct kvm_vcpu *vcpu, struct kvm_page_fault *fault,
 			      struct kvm_mmu_page *sp, u64 old_spte);
@@ -25,6 +25,7 @@ void __kvm_repl_around(struct kvm_vcpu *vcpu, struct kvm_page_fault *fault,
 		       struct tdp_iter *iter);
 void __kvm_repl_hint(struct kvm_vcpu *vcpu, const struct kvm_page_fault *fault,
 		     struct tdp_iter *iter);
+void __kvm_repl_account(struct kvm *kvm, const struct kvm_mmu_page *sp, int nr);
 void kvm_repl_init_vm(struct kvm *kvm);
 void kvm_repl_pre_destroy_vm(struct kvm *kvm);
 void kvm_repl_uninit_vm(struct kvm *kvm);
@@ -65,13 +66,13 @@ static inline void kvm_repl_topup(struct kvm_vcpu *vcpu)
 }
 
 /*
- * One of them, with nothing mapped, for @fault, or for a root if that is NULL.
- * NULL: take one from anywhere.
+ * One of them, with nothing mapped, for a table of @level that @fault needs, or for a root
+ * if that is NULL.  NULL: take one from anywhere.
  */
 static inline void *kvm_repl_table(struct kvm_vcpu *vcpu,
-				   const struct kvm_page_fault *fault)
+				   const struct kvm_page_fault *fault, int level)
 {
-	return kvm_repl_has(vcpu->kvm) ? __kvm_repl_table(vcpu, fault) : NULL;
+	return kvm_repl_has(vcpu->kvm) ? __kvm_repl_table(vcpu, fault, level) : NULL;
 }
 
 /* The same, zeroed and for the tree of @role's key, where one may sleep. */
@@ -114,6 +115,13 @@ static inline void kvm_repl_mapped(struct kvm_vcpu *vcpu, struct kvm_page_fault 
 	__kvm_repl_hint(vcpu, fault, iter);
 }
 
+/* @sp, no root, is a table of its tree from now on (@nr is 1), or no more (-1). */
+static inline void kvm_repl_account(struct kvm *kvm, const struct kvm_mmu_page *sp, int nr)
+{
+	if (kvm_repl_has(kvm))
+		__kvm_repl_account(kvm, sp, nr);
+}
+
 #else /* !CONFIG_KVM_PGTABLE_REPL */
 
 static inline void kvm_repl_set_key(struct kvm_vcpu *vcpu,
@@ -123,7 +131,7 @@ static inline void kvm_repl_switch(struct kvm_vcpu *vcpu) { }
 static inline void kvm_repl_topup(struct kvm_vcpu *vcpu) { }
 
 static inline void *kvm_repl_table(struct kvm_vcpu *vcpu,
-				   const struct kvm_page_fault *fault)
+				   const struct kvm_page_fault *fault, int level)
 {
 	return NULL;
 }
@@ -145,6 +153,8 @@ static inline void kvm_repl_cloned(struct kvm_vcpu *vcpu, struct kvm_mmu_page *s
 				   unsigned int nr) { }
 static inline void kvm_repl_mapped(struct kvm_vcpu *vcpu, struct kvm_page_fault *fault,
 				   struct tdp_iter *iter) { }
+static inline void kvm_repl_account(struct kvm *kvm, const struct kvm_mmu_page *sp,
+				    int nr) { }
 static inline void kvm_repl_init_vm(struct kvm *kvm) { }
 static inline void kvm_repl_pre_destroy_vm(struct kvm *kvm) { }
 static inline void kvm_repl_uninit_vm(struct kvm *kvm) { }

@@ -3,6 +3,7 @@
  * Nested page tables by translation domain: the setting of a virtual machine, in its
  * directory in debugfs.  Documentation/virt/kvm/x86/pgtable_repl.rst has the formats.
  */
+#include <linux/ctype.h>
 #include <linux/debugfs.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>
@@ -88,6 +89,12 @@ static int kvm_repl_show(struct seq_file *m, void *v)
 	seq_printf(m, "moved_tables %ld\n", repl ? atomic_long_read(&repl->moved) : 0);
 	seq_printf(m, "looks %ld\n", repl ? atomic_long_read(&repl->looks) : 0);
 	seq_printf(m, "hints %ld\n", repl ? atomic_long_read(&repl->hints) : 0);
+	if (repl && repl->max != KVM_REPL_NO_MAX)
+		seq_printf(m, "max %lu\n", repl->max << PAGE_SHIFT);
+	else
+		seq_puts(m, "max max\n");
+	seq_printf(m, "copies %lu\n", repl ? kvm_repl_copies(repl) << PAGE_SHIFT : 0);
+	seq_printf(m, "limited %ld\n", repl ? atomic_long_read(&repl->limited) : 0);
 	if (repl)
 		kvm_repl_unlock(repl);
 	kvm_repl_count_free(count);
@@ -99,10 +106,34 @@ static int kvm_repl_open(struct inode *inode, struct file *file)
 	return kvm_repl_open_single(file, inode->i_private, kvm_repl_show);
 }
 
+/* Cut "max BYTES" or "max max", if it is there, from the end of @text. */
+static int kvm_repl_parse_max(char *text, unsigned long *max)
+{
+	char *word = strstr(text, "max");
+	u64 bytes;
+
+	*max = KVM_REPL_NO_MAX;
+	if (!word)
+		return 0;
+	*word = '\0';
+	word += strlen("max");
+	if (!isspace(*word))
+		return -EINVAL;
+	word = skip_spaces(word);
+	strim(text);
+	if (!strcmp(word, "max"))
+		return 0;
+	if (kstrtou64(word, 10, &bytes))
+		return -EINVAL;
+	*max = bytes >> PAGE_SHIFT;
+	return 0;
+}
+
 /* Set what @text says. */
 static int kvm_repl_parse(struct kvm *kvm, char *text)
 {
 	enum kvm_repl_mode mode;
+	unsigned long max;
 	nodemask_t nodes;
 	char *word;
 
@@ -122,12 +153,15 @@ static int kvm_repl_parse(struct kvm *kvm, char *text)
 		mode = KVM_REPL_FIXED;
 	else
 		return -EINVAL;
+	if (kvm_repl_parse_max(text, &max) ||
+	    (max != KVM_REPL_NO_MAX && mode != KVM_REPL_LAZY))
+		return -EINVAL;
 	if ((mode == KVM_REPL_OFF && *text) || (mode == KVM_REPL_FIXED && !*text))
 		return -EINVAL;
 	kvm_repl_nodes(&nodes);
 	if (*text && nodelist_parse(text, nodes))
 		return -EINVAL;
-	return kvm_repl_set(kvm, mode, &nodes);
+	return kvm_repl_set(kvm, mode, &nodes, max);
 }
 
 static ssize_t kvm_repl_write(struct file *file, const char __user *from, size_t size,

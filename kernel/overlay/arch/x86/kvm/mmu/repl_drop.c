@@ -34,6 +34,8 @@ void kvm_repl_publish(struct kvm_repl *repl, const struct kvm_repl_map *new)
 	map->nodes = new->nodes;
 	WRITE_ONCE(map->gen, new->gen);
 	WRITE_ONCE(map->mode, new->mode);
+	/* The next look for misplaced tables begins with the first one. */
+	repl->from.root = NULL;
 	kvm_repl_pools_set(repl);
 	/*
 	 * A vCPU that is created meanwhile may not be asked.  It has nothing loaded, and

@@ -19,14 +19,17 @@
 #include "mmu_internal.h"
 #include "repl.h"
 
-/* So many places of tables are remembered, as a power of two. */
-#define KVM_REPL_PLACE_BITS	9
+/* Lists of pages for tables that were taken away, as a power of two. */
+#define KVM_REPL_SPARE_BITS	9
 
 /* More have no tree of their own. */
 #define KVM_REPL_DOMAINS	64
 /* Key 0 is that of the tree without this; one more, so that each domain has one. */
 #define KVM_REPL_KEYS		(KVM_REPL_DOMAINS + 1)
 #define KVM_REPL_NO_DOMAIN	0xff
+
+/* Trees may take any amount of memory. */
+#define KVM_REPL_NO_MAX		ULONG_MAX
 
 /* Which trees there are, and where their tables are to lie. */
 enum kvm_repl_mode {
@@ -92,9 +95,16 @@ struct kvm_repl_cursor {
  * @hinted: @move was called for by hints
  * @began: a vCPU has called for @move
  * @from: where @move goes on; the root is compared only.  No root: at the first one
- * @places: where tables are to be that @move has taken away, see kvm_repl_place_set()
+ * @spare_lock: guards @spares; taken inside mmu_lock, and nothing inside it
+ * @spares: pages for the next ones of tables that @move has taken away, by their tags
+ * @nr_spares: how many
  * @rest: @move is not to come back before this, in jiffies from its end
  * @backoff: in jiffies, how long @move waits that has found nothing
+ * @tables: of each key, tables but for roots, as they are linked; read at any time
+ * @max: so many tables may all trees have but the largest, or KVM_REPL_NO_MAX
+ * @full: keys of trees that were refused a table; their vCPUs use the fallback
+ * @evict: takes trees down, so that there is room for others
+ * @limited: how often a tree was refused a table that had not been yet
  * @low: nodes whose pools are half empty
  * @pools: by node
  *
@@ -108,13 +118,20 @@ struct kvm_repl {
 	struct delayed_work idle;
 	unsigned long last_run[KVM_REPL_KEYS];
 	atomic_long_t switches, fallbacks, drops, refused, cloned_entries, cloned_tables;
+	atomic_long_t tables[KVM_REPL_KEYS];
+	unsigned long max;
+	DECLARE_BITMAP(full, KVM_REPL_KEYS);
+	struct work_struct evict;
+	atomic_long_t limited;
 	u8 giver;
 	struct delayed_work move;
 	atomic_long_t hints, moved, looks;
 	unsigned long rest, backoff;
 	bool hinted, began;
 	struct kvm_repl_cursor from;
-	u64 places[1 << KVM_REPL_PLACE_BITS];
+	spinlock_t spare_lock;
+	unsigned long nr_spares;
+	struct list_head spares[1 << KVM_REPL_SPARE_BITS];
 	nodemask_t low;
 	struct kvm_repl_pool *pools[];
 };
@@ -157,6 +174,9 @@ static inline void kvm_repl_unlock(struct kvm_repl *repl)
 	/* Who changes it right now does this next, too. */
 	if (data_race(kvm_repl_outdated(repl)))
 		queue_work(system_unbound_wq, &repl->work);
+	/* The same of who has found no room. */
+	if (!bitmap_empty(repl->full, KVM_REPL_KEYS))
+		queue_work(system_unbound_wq, &repl->evict);
 }
 
 /* Trees for the same purpose: of SMM or not, of a guest's guest or not; valid or not. */
@@ -180,7 +200,8 @@ static inline void kvm_repl_stamp(struct kvm_repl *repl, unsigned int key)
 
 /* repl.c */
 const char *kvm_repl_unable(struct kvm *kvm);
-int kvm_repl_set(struct kvm *kvm, enum kvm_repl_mode mode, const nodemask_t *nodes);
+int kvm_repl_set(struct kvm *kvm, enum kvm_repl_mode mode, const nodemask_t *nodes,
+		 unsigned long max);
 int kvm_repl_trim(struct kvm *kvm);
 int kvm_repl_move_now(struct kvm *kvm);
 u8 kvm_repl_key_of_cpu(struct kvm_repl *repl, int cpu);
@@ -198,9 +219,15 @@ int kvm_repl_plan(const struct kvm_repl_map *old, const struct kvm_repl_count *c
 int kvm_repl_pools_alloc(struct kvm_repl *repl);
 void kvm_repl_pools_free(struct kvm_repl *repl);
 void kvm_repl_pools_set(struct kvm_repl *repl);
-unsigned int kvm_repl_pool_room(struct kvm_repl *repl, int nid);
-void kvm_repl_place_set(struct kvm_repl *repl, gfn_t gfn, int level, int nid);
+struct page *kvm_repl_page_alloc(int nid);
 int kvm_repl_pfn_node(kvm_pfn_t pfn);
+
+/* repl_spare.c */
+unsigned long kvm_repl_spare_tag(unsigned int key, gfn_t gfn, int level);
+void kvm_repl_spare_add(struct kvm_repl *repl, struct page *page, unsigned long tag);
+struct page *kvm_repl_spare_take(struct kvm_repl *repl, unsigned long tag);
+void kvm_repl_spares_free(struct kvm_repl *repl, unsigned long age);
+void kvm_repl_spares_init(struct kvm_repl *repl);
 
 /* repl_walk.c */
 void kvm_repl_put_root(struct kvm *kvm, struct kvm_mmu_page *root);
@@ -223,6 +250,16 @@ int kvm_repl_drop_idle(struct kvm_repl *repl, unsigned long age);
 void kvm_repl_idle_start(struct kvm_repl *repl);
 void kvm_repl_idle_last(struct kvm_repl *repl);
 void kvm_repl_idle_work(struct work_struct *work);
+
+/* repl_limit.c */
+unsigned long kvm_repl_copies(struct kvm_repl *repl);
+unsigned long kvm_repl_size(struct kvm_repl *repl, unsigned int key);
+bool kvm_repl_at_max(struct kvm_repl *repl);
+void kvm_repl_ask_room(struct kvm_repl *repl, struct kvm_vcpu *vcpu);
+
+/* repl_evict.c */
+void kvm_repl_evict(struct kvm_repl *repl);
+void kvm_repl_evict_work(struct work_struct *work);
 
 /* repl_move.c */
 int kvm_repl_target(struct kvm_repl *repl, const struct kvm_mmu_page *root,

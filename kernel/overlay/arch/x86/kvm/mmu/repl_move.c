@@ -13,12 +13,15 @@
  * with each of them a GiB would have to be faulted in again.
  *
  * A table stays, too,
- * - if its node has no pages for the next ones, which would be misplaced again;
+ * - until there is a page for the next one where that is to be, see repl_spare.c;
  * - with "migrate", if it maps less than 64 pages of 4 KiB: those may be gone soon;
  * - if a slot that it maps is logged: reads that fault would be reported as writes.
  */
 #include <linux/jiffies.h>
+#include <linux/memcontrol.h>
+#include <linux/mm.h>
 #include <linux/moduleparam.h>
+#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
@@ -37,11 +40,14 @@
 #define KVM_REPL_HINTS		256
 /* Looks take one in so many parts of a CPU's time. */
 #define KVM_REPL_MOVE_SHARE	20
+#define KVM_REPL_REST_MAX	(60UL * HZ)
+/* For so long a page waits to be the next one of a table that has gone. */
+#define KVM_REPL_SPARE_AGE	(60UL * HZ)
 /* A look ends after this, in jiffies, and the next one goes on. */
 #define KVM_REPL_MOVE_TIME	(HZ / 10 ?: 1)
 /* Tables that are looked at, and taken away, before others get mmu_lock and SRCU. */
 #define KVM_REPL_MOVE_BATCH	32
-#define KVM_REPL_MOVE_ZAPS	8
+#define KVM_REPL_MOVE_ZAPS	8UL
 /* Pages of 4 KiB that a table maps at least to say where it is to be. */
 #define KVM_REPL_VOTERS		64
 
@@ -102,9 +108,9 @@ MODULE_PARM_DESC(pgtable_repl_verify,
  * @repl: of which virtual machine
  * @left: so many tables may still go
  * @moved: so many went
- * @room: by node, so many may go that are to be there
- * @dry: nodes that have no room
- * @want: the node that was found to have none, or NUMA_NO_NODE
+ * @spare: pages for the next ones of those that go, a few, of any node
+ * @dry: nodes that have none
+ * @want: the node that one lacks of, or NUMA_NO_NODE
  * @end: when it ends, in jiffies, if it is not @by_hand
  * @by_hand: somebody waits for it, and may be interrupted
  * @stopped: it ended before it was through
@@ -112,7 +118,7 @@ MODULE_PARM_DESC(pgtable_repl_verify,
 struct kvm_repl_move {
 	struct kvm_repl *repl;
 	unsigned long left, moved;
-	unsigned int *room;
+	struct list_head spare;
 	nodemask_t dry;
 	int want;
 	unsigned long end;
@@ -231,26 +237,54 @@ static int kvm_repl_goes_to(struct kvm_repl_move *move, struct kvm_mmu_page *roo
 	return nid;
 }
 
-/* False: there is no room for it where it is to be, as @move->want says. */
+static struct page *kvm_repl_move_page(struct kvm_repl_move *move, int nid)
+{
+	struct page *page;
+
+	list_for_each_entry(page, &move->spare, lru) {
+		if (page_to_nid(page) != nid)
+			continue;
+		list_del(&page->lru);
+		return page;
+	}
+	return NULL;
+}
+
+/* No fault has needed what was there for a table, which is there by now. */
+static void kvm_repl_move_back(struct kvm_repl_move *move, unsigned long tag)
+{
+	struct page *page = kvm_repl_spare_take(move->repl, tag);
+
+	if (page)
+		list_add(&page->lru, &move->spare);
+}
+
+/* False: there is no page for the next one yet, as @move->want says. */
 static bool kvm_repl_move_table(struct kvm_repl_move *move, struct kvm_mmu_page *root,
 				struct kvm_mmu_page *sp)
 {
 	struct kvm_repl *repl = move->repl;
 	int nid = kvm_repl_goes_to(move, root, sp);
+	struct page *page;
+	unsigned long tag;
 
 	if (nid == NUMA_NO_NODE)
 		return true;
-	if (!move->room[nid]) {
+	page = kvm_repl_move_page(move, nid);
+	if (!page) {
 		move->want = nid;
 		return false;
 	}
-	kvm_repl_place_set(repl, sp->gfn, sp->role.level, nid);
-	if (tdp_mmu_zap_table(repl->kvm, root, sp)) {
-		atomic_long_inc(&repl->moved);
-		move->room[nid]--;
-		move->moved++;
-		move->left--;
+	tag = kvm_repl_spare_tag(root->role.domain, sp->gfn, sp->role.level);
+	kvm_repl_move_back(move, tag);
+	kvm_repl_spare_add(repl, page, tag);
+	if (!tdp_mmu_zap_table(repl->kvm, root, sp)) {
+		kvm_repl_move_back(move, tag);
+		return true;
 	}
+	atomic_long_inc(&repl->moved);
+	move->moved++;
+	move->left--;
 	return true;
 }
 
@@ -301,14 +335,24 @@ static bool kvm_repl_move_some(struct kvm_repl_move *move, struct kvm_repl_curso
 	return sp;
 }
 
-/* Find out how much room there is on @move->want. */
-static void kvm_repl_move_room(struct kvm_repl_move *move)
+/* Have pages of @move->want, which the virtual machine's group pays for. */
+static void kvm_repl_move_fill(struct kvm_repl_move *move)
 {
-	int nid = move->want;
+	struct mem_cgroup *memcg = get_mem_cgroup_from_mm(move->repl->kvm->mm);
+	struct mem_cgroup *before = set_active_memcg(memcg);
+	unsigned int nr;
+	struct page *page;
 
-	move->room[nid] = kvm_repl_pool_room(move->repl, nid);
-	if (!move->room[nid])
-		node_set(nid, move->dry);
+	for (nr = 0; nr < min(KVM_REPL_MOVE_ZAPS, move->left); nr++) {
+		page = kvm_repl_page_alloc(move->want);
+		if (!page)
+			break;
+		list_add(&page->lru, &move->spare);
+	}
+	set_active_memcg(before);
+	mem_cgroup_put(memcg);
+	if (!nr)
+		node_set(move->want, move->dry);
 	move->want = NUMA_NO_NODE;
 }
 
@@ -336,7 +380,7 @@ static void kvm_repl_move_tables(struct kvm_repl_move *move)
 		skip = false;
 		while (!kvm_repl_move_over(move) && kvm_repl_move_some(move, &cursor))
 			if (move->want != NUMA_NO_NODE)
-				kvm_repl_move_room(move);
+				kvm_repl_move_fill(move);
 		if (!kvm_repl_move_over(move))
 			continue;
 		move->stopped = true;
@@ -345,25 +389,27 @@ static void kvm_repl_move_tables(struct kvm_repl_move *move)
 		kvm_repl_put_root(repl->kvm, root);
 		return;
 	}
-	/* That root has gone: the next look begins with the first one. */
-	move->stopped = skip;
+	/*
+	 * Where it began with a root that has gone, or found nothing behind where it did, what
+	 * is before that is to be looked at.
+	 */
+	move->stopped = skip || (!move->by_hand && from.root && !move->moved);
 }
 
-static int kvm_repl_move(struct kvm_repl_move *move)
+static void kvm_repl_move(struct kvm_repl_move *move)
 {
 	struct kvm_repl *repl = move->repl;
+	struct page *page, *next;
 
 	lockdep_assert_held(&repl->lock);
-	if (repl->map.mode == KVM_REPL_OFF || kvm_repl_outdated(repl))
-		return 0;
-	move->want = NUMA_NO_NODE;
 	nodes_clear(move->dry);
-	move->room = kcalloc(nr_node_ids, sizeof(*move->room), GFP_KERNEL);
-	if (!move->room)
-		return -ENOMEM;
+	if (repl->map.mode == KVM_REPL_OFF || kvm_repl_outdated(repl))
+		return;
+	move->want = NUMA_NO_NODE;
+	INIT_LIST_HEAD(&move->spare);
 	kvm_repl_move_tables(move);
-	kfree(move->room);
-	return 0;
+	list_for_each_entry_safe(page, next, &move->spare, lru)
+		__free_page(page);
 }
 
 /**
@@ -371,8 +417,8 @@ static int kvm_repl_move(struct kvm_repl_move *move)
  * @repl: of which virtual machine
  *
  * Context: @repl->lock
- * Return: 0; -EINVAL if its mode says nothing of where they are to be; -ENOMEM; -EINTR if
- *	a signal came: some may have gone.
+ * Return: 0; -EINVAL if its mode says nothing of where they are to be; -EINTR if a signal
+ *	came, or -ENOMEM if a node had no pages for the next ones: some may have gone.
  */
 int kvm_repl_move_by_hand(struct kvm_repl *repl)
 {
@@ -380,7 +426,10 @@ int kvm_repl_move_by_hand(struct kvm_repl *repl)
 
 	if (repl->map.mode == KVM_REPL_OFF)
 		return -EINVAL;
-	return kvm_repl_move(&move) ?: move.stopped ? -EINTR : 0;
+	kvm_repl_move(&move);
+	if (move.stopped)
+		return -EINTR;
+	return nodes_empty(move.dry) ? 0 : -ENOMEM;
 }
 
 /**
@@ -418,15 +467,17 @@ void kvm_repl_move_work(struct work_struct *work)
 		queue_delayed_work(system_unbound_wq, &repl->move, HZ);
 		return;
 	}
-	/* Without memory for it, next time. */
 	kvm_repl_move(&move);
+	if (!move.moved)
+		kvm_repl_spares_free(repl, KVM_REPL_SPARE_AGE);
 	off = repl->map.mode == KVM_REPL_OFF;
 	kvm_repl_unlock(repl);
 	if (off)
 		return;
 	atomic_long_inc(&repl->looks);
-	WRITE_ONCE(repl->rest, max_t(unsigned long, HZ, KVM_REPL_MOVE_SHARE *
-				     (jiffies - began)));
+	/* Jiffies may have leapt meanwhile, if this host is a guest. */
+	WRITE_ONCE(repl->rest, clamp(KVM_REPL_MOVE_SHARE * (jiffies - began),
+				     (unsigned long)HZ, KVM_REPL_REST_MAX));
 	if (move.moved)
 		WRITE_ONCE(repl->backoff, 0);
 	if (move.moved || move.stopped) {

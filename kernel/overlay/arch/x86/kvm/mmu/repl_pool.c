@@ -8,10 +8,7 @@
  * A pool that is dry makes a table's place worse, and nobody wait: the cache is there.
  */
 #include <linux/gfp.h>
-#include <linux/hash.h>
-#include <linux/memcontrol.h>
 #include <linux/mm.h>
-#include <linux/sched/mm.h>
 #include <linux/slab.h>
 
 #include "mmu_internal.h"
@@ -52,50 +49,6 @@ int kvm_repl_pfn_node(kvm_pfn_t pfn)
 	return pfn_valid(pfn) ? page_to_nid(pfn_to_page(pfn)) : NUMA_NO_NODE;
 }
 
-/*
- * Which table of leaves a place is remembered for: that of the faults at @gfn whose leaf
- * is of @level.  In a word, so that it is read and written as a whole.
- */
-static u64 kvm_repl_place(gfn_t gfn, int level)
-{
-	gfn_t pages = SPTE_ENT_PER_PAGE * KVM_PAGES_PER_HPAGE(level);
-
-	return (gfn & ~(pages - 1)) << 16 | level << 12;
-}
-
-static u64 *kvm_repl_place_slot(struct kvm_repl *repl, u64 place)
-{
-	return &repl->places[hash_64(place, KVM_REPL_PLACE_BITS)];
-}
-
-/*
- * Where the next table of leaves of @level for @gfn is to be, where one was taken away;
- * NUMA_NO_NODE if none is known.  The page that is used first may lie elsewhere than
- * most: by its node, the next table would be misplaced again.
- */
-static int kvm_repl_place_node(struct kvm_repl *repl, gfn_t gfn, int level)
-{
-	u64 place = kvm_repl_place(gfn, level);
-	u64 known = READ_ONCE(*kvm_repl_place_slot(repl, place));
-
-	return known && (known & ~0xfffULL) == place ? (int)(known & 0xfff) - 1 : NUMA_NO_NODE;
-}
-
-/**
- * kvm_repl_place_set() - say where the next table is to be, as one is taken away
- * @repl: of which virtual machine
- * @gfn: a page that it maps
- * @level: that its leaves have
- * @nid: the node
- */
-void kvm_repl_place_set(struct kvm_repl *repl, gfn_t gfn, int level, int nid)
-{
-	u64 place = kvm_repl_place(gfn, level);
-
-	BUILD_BUG_ON(MAX_NUMNODES >= 0xfff);
-	WRITE_ONCE(*kvm_repl_place_slot(repl, place), place | (nid + 1));
-}
-
 /* Where the tables are to lie that @vcpu makes for @fault; NULL: a root. */
 static int kvm_repl_table_node(struct kvm_vcpu *vcpu, const struct kvm_page_fault *fault)
 {
@@ -106,9 +59,7 @@ static int kvm_repl_table_node(struct kvm_vcpu *vcpu, const struct kvm_page_faul
 		return READ_ONCE(repl->map.node[kvm_repl_table_key(vcpu)]);
 	if (!fault)
 		return NUMA_NO_NODE;
-	nid = kvm_repl_place_node(repl, fault->gfn, fault->goal_level);
-	if (nid == NUMA_NO_NODE)
-		nid = kvm_repl_pfn_node(fault->pfn);
+	nid = kvm_repl_pfn_node(fault->pfn);
 	return nid != NUMA_NO_NODE && node_isset(nid, repl->map.nodes) ? nid : NUMA_NO_NODE;
 }
 
@@ -116,6 +67,23 @@ static int kvm_repl_table_node(struct kvm_vcpu *vcpu, const struct kvm_page_faul
 static bool kvm_repl_pool_low(const struct kvm_repl_pool *pool)
 {
 	return READ_ONCE(pool->nr) <= READ_ONCE(pool->want) / 2;
+}
+
+/**
+ * kvm_repl_page_alloc() - have a page for a table, with nothing mapped
+ * @nid: on this node and no other
+ *
+ * Return: the page, or NULL.
+ */
+struct page *kvm_repl_page_alloc(int nid)
+{
+	struct page *page = kvm_repl_pool_node(nid) ? alloc_pages_node(nid, KVM_REPL_GFP, 0) :
+						      NULL;
+
+	/* What zero means to hardware, see SHADOW_NONPRESENT_VALUE. */
+	if (page)
+		memset64(page_address(page), SHADOW_NONPRESENT_VALUE, PAGE_SIZE / sizeof(u64));
+	return page;
 }
 
 static void kvm_repl_pool_fill(struct kvm_repl *repl, int nid)
@@ -133,12 +101,9 @@ static void kvm_repl_pool_fill(struct kvm_repl *repl, int nid)
 	want = max(KVM_REPL_POOL_MIN, KVM_REPL_POOL_VCPU *
 		   (unsigned int)atomic_read(&repl->kvm->online_vcpus));
 	do {
-		page = alloc_pages_node(nid, KVM_REPL_GFP, 0);
+		page = kvm_repl_page_alloc(nid);
 		if (!page)
 			return;
-		/* What zero means to hardware, see SHADOW_NONPRESENT_VALUE. */
-		memset64(page_address(page), SHADOW_NONPRESENT_VALUE,
-			 PAGE_SIZE / sizeof(u64));
 		spin_lock(&pool->lock);
 		/* 0: off meanwhile. */
 		if (pool->want)
@@ -163,6 +128,7 @@ void __kvm_repl_topup(struct kvm_vcpu *vcpu)
 
 	/* Who prefaults is not in KVM_RUN, and uses the tree all the same. */
 	kvm_repl_stamp(repl, key);
+	kvm_repl_ask_room(repl, vcpu);
 	if (READ_ONCE(repl->map.mode) != KVM_REPL_MIGRATE) {
 		kvm_repl_pool_fill(repl, READ_ONCE(repl->map.node[key]));
 		return;
@@ -175,13 +141,20 @@ void __kvm_repl_topup(struct kvm_vcpu *vcpu)
 	}
 }
 
-void *__kvm_repl_table(struct kvm_vcpu *vcpu, const struct kvm_page_fault *fault)
+void *__kvm_repl_table(struct kvm_vcpu *vcpu, const struct kvm_page_fault *fault, int level)
 {
 	struct kvm_repl *repl = kvm_repl_of(vcpu->kvm);
 	int nid = kvm_repl_table_node(vcpu, fault);
 	struct kvm_repl_pool *pool;
 	struct page *page;
 
+	/* The page that is used first may lie elsewhere than most, for which this is. */
+	if (fault && level == fault->goal_level) {
+		page = kvm_repl_spare_take(repl, kvm_repl_spare_tag(kvm_repl_table_key(vcpu),
+								    fault->gfn, level));
+		if (page)
+			return page_address(page);
+	}
 	if (nid == NUMA_NO_NODE)
 		return NULL;
 	pool = repl->pools[nid];
@@ -246,6 +219,8 @@ void kvm_repl_pools_set(struct kvm_repl *repl)
 	unsigned int key, nid;
 	bool used;
 
+	/* These were for tables where the map before had them. */
+	kvm_repl_spares_free(repl, 0);
 	for (nid = 0; nid < nr_node_ids; nid++) {
 		used = repl->map.mode == KVM_REPL_MIGRATE && node_isset(nid, repl->map.nodes);
 		for (key = 0; key < KVM_REPL_KEYS; key++)
@@ -254,45 +229,6 @@ void kvm_repl_pools_set(struct kvm_repl *repl)
 		if (used)
 			node_set(nid, repl->low);
 	}
-}
-
-/* So many pages there are on a node, of those that its pool would have. */
-static unsigned int kvm_repl_pool_try(int nid, unsigned int want)
-{
-	struct page *page, *next;
-	unsigned int nr = 0;
-	LIST_HEAD(pages);
-
-	while (nr < want && (page = alloc_pages_node(nid, KVM_REPL_GFP, 0))) {
-		list_add(&page->lru, &pages);
-		nr++;
-	}
-	list_for_each_entry_safe(page, next, &pages, lru)
-		__free_page(page);
-	return nr;
-}
-
-/**
- * kvm_repl_pool_room() - for how many tables there is room on a node
- * @repl: of which virtual machine, whose group pays for them
- * @nid: the node
- *
- * Its pool is filled.  What vCPUs take from there they put in again, so it is tried whether
- * there is as much once more.
- */
-unsigned int kvm_repl_pool_room(struct kvm_repl *repl, int nid)
-{
-	struct mem_cgroup *memcg = get_mem_cgroup_from_mm(repl->kvm->mm);
-	struct mem_cgroup *before = set_active_memcg(memcg);
-	struct kvm_repl_pool *pool = repl->pools[nid];
-	unsigned int room = 0;
-
-	kvm_repl_pool_fill(repl, nid);
-	if (!kvm_repl_pool_low(pool))
-		room = kvm_repl_pool_try(nid, READ_ONCE(pool->want));
-	set_active_memcg(before);
-	mem_cgroup_put(memcg);
-	return room;
 }
 
 /**
@@ -306,6 +242,7 @@ int kvm_repl_pools_alloc(struct kvm_repl *repl)
 	struct kvm_repl_pool *pool;
 	unsigned int nid;
 
+	kvm_repl_spares_init(repl);
 	for (nid = 0; nid < nr_node_ids; nid++) {
 		pool = kzalloc_node(sizeof(*pool), GFP_KERNEL_ACCOUNT,
 				    node_online(nid) ? nid : NUMA_NO_NODE);
@@ -331,4 +268,5 @@ void kvm_repl_pools_free(struct kvm_repl *repl)
 			kvm_repl_pool_set(repl->pools[nid], false);
 		kfree(repl->pools[nid]);
 	}
+	kvm_repl_spares_free(repl, 0);
 }

@@ -240,6 +240,95 @@ static void asleep(struct repl_vm *r)
 	repl_all(r, 0, REPL_OP(REPL_CHECK, 5));
 }
 
+static unsigned long copies(const struct repl_state *s)
+{
+	unsigned long most = 0;
+	int key;
+
+	for (key = 0; key < REPL_KEYS; key++)
+		if (s->key[key].there && s->key[key].tables > most)
+			most = s->key[key].tables;
+	return (s->tables - most) * getpagesize();
+}
+
+/* Run on all nodes, then wait until trees that there was no room for are gone. */
+static void run_limited(struct repl_vm *r, struct repl_state *s)
+{
+	time_t end = time(NULL) + 60;
+	/* A fault may make a table of each level. */
+	const unsigned long slack = 5 * repl_nodes * getpagesize();
+
+	repl_all(r, 0, REPL_OP(REPL_CHECK, 6));
+	repl_read(r, s);
+	TEST_ASSERT(copies(s) <= s->max + slack, "%lu bytes of copies, %lu allowed", copies(s),
+		    s->max);
+	/* With none allowed there is nothing less. */
+	while (copies(s) >= s->max && copies(s) && time(NULL) < end) {
+		usleep(10000);
+		repl_read(r, s);
+	}
+	TEST_ASSERT(copies(s) < s->max || !copies(s), "%lu bytes of copies, %lu allowed",
+		    copies(s), s->max);
+	TEST_ASSERT_EQ(s->copies, copies(s));
+}
+
+/* What trees may take beside the largest: those that would take more make way for it. */
+static void limit(struct repl_vm *r)
+{
+	struct repl_state s, before, again;
+	unsigned long all;
+	char text[64];
+	int i;
+
+	repl_set(r, "lazy");
+	repl_all(r, 0, REPL_OP(REPL_WRITE, 6));
+	repl_read(r, &before);
+	all = copies(&before);
+	TEST_ASSERT_EQ(trees(r), repl_nodes);
+	TEST_ASSERT_EQ(before.max, ULONG_MAX);
+	TEST_ASSERT_EQ(before.copies, all);
+	TEST_ASSERT_EQ(before.limited, 0);
+
+	/* As much as they have, and one table more. */
+	snprintf(text, sizeof(text), "lazy max %lu", all + getpagesize());
+	repl_set(r, text);
+	run_limited(r, &s);
+	TEST_ASSERT_EQ(s.max, all + getpagesize());
+	TEST_ASSERT_EQ(s.limited, 0);
+	TEST_ASSERT_EQ(s.drops, 0);
+
+	/* Room for half of them, at once and when they are used again. */
+	snprintf(text, sizeof(text), "lazy max %lu", all / 2);
+	repl_set(r, text);
+	repl_read(r, &s);
+	TEST_ASSERT(copies(&s) < all / 2, "%lu bytes of copies, %lu allowed", copies(&s), all / 2);
+	TEST_ASSERT(s.drops, "No tree was dropped");
+	run_limited(r, &s);
+	TEST_ASSERT(repl_nodes < 3 || copies(&s), "No copies, though there is room for one tree");
+
+	/* None: all use the largest, and nobody tries again. */
+	repl_set(r, "lazy max 0");
+	for (i = 0; i < 2; i++)
+		run_limited(r, &s);
+	TEST_ASSERT_EQ(trees(r), 1);
+	run_limited(r, &again);
+	TEST_ASSERT_EQ(again.limited, s.limited);
+	TEST_ASSERT_EQ(again.drops, s.drops);
+	for (i = 0; i < repl_nodes; i++)
+		expect_loaded(r, i, again.fallback);
+
+	/* Whoever was refused is not any more. */
+	repl_set(r, "lazy max 1073741824");
+	repl_read(r, &s);
+	TEST_ASSERT_EQ(s.max, 1UL << 30);
+	repl_set(r, "lazy max max");
+	repl_all(r, 1, REPL_OP(REPL_CHECK, 6));
+	TEST_ASSERT_EQ(trees(r), repl_nodes);
+	repl_read(r, &s);
+	TEST_ASSERT_EQ(s.max, ULONG_MAX);
+	TEST_ASSERT_EQ(s.limited, again.limited);
+}
+
 static void *end_one(void *arg)
 {
 	struct repl_vm *r = arg;
@@ -303,6 +392,7 @@ static const struct repl_test tests[] = {
 	{ "last", last },
 	{ "fallback", fallback },
 	{ "asleep", asleep },
+	{ "limit", limit },
 	{ "ends", ends },
 	{ "bounds", bounds },
 };

@@ -289,6 +289,36 @@ static void first_used(struct repl_vm *r)
 	TEST_ASSERT_EQ(moved(r), before);
 }
 
+/*
+ * What waits for tables that were taken away is of no more use once another mode says where
+ * they are to be.
+ */
+static void other_mode(struct repl_vm *r)
+{
+	char text[32];
+
+	by_hand();
+	fill(r, 0, 0, 13);
+	snprintf(text, sizeof(text), "fixed %d", repl_node[1]);
+	repl_set(r, text);
+	repl_set(r, "move");
+	expect_on(r, 0, TABLES, -1, text);
+	repl_set(r, "migrate");
+	repl_run(r, 0, 0, REPL_OP(REPL_CHECK, 13));
+	expect_on(r, 0, TABLES, 0, "migrate");
+
+	/* Nor on a node that is not one of the mode any more. */
+	move_memory(r, 0, REPL_PAGES, 1);
+	repl_run(r, 0, 0, REPL_OP(REPL_CHECK, 13));
+	repl_set(r, "move");
+	expect_on(r, 0, TABLES, -1, "moved");
+	snprintf(text, sizeof(text), "migrate %d", repl_node[0]);
+	repl_set(r, text);
+	move_memory(r, 0, REPL_PAGES, 0);
+	repl_run(r, 0, 0, REPL_OP(REPL_CHECK, 13));
+	expect_on(r, 0, TABLES, 0, text);
+}
+
 /* In a slot that is logged nothing moves: no read is reported as a write. */
 static void slot_logged(struct repl_vm *r)
 {
@@ -347,7 +377,7 @@ static void dry(struct repl_vm *r)
 	if (!child) {
 		write_text(GROUP "/memory.max", "0");
 		write_text(GROUP "/cgroup.procs", pid);
-		status = write(fd, "move", 4) != 4;
+		status = write(fd, "move", 4) != -1 || errno != ENOMEM;
 		write_text(GROUP "/memory.max", "max");
 		_exit(status);
 	}
@@ -493,6 +523,7 @@ static const struct repl_test tests[] = {
 	{ "first_page", first_page },
 	{ "majority", majority },
 	{ "first_used", first_used },
+	{ "other_mode", other_mode },
 	{ "fixed", one_node },
 	{ "adopted", adopted },
 	{ "logged", slot_logged },

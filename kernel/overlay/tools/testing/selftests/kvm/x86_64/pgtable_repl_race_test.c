@@ -165,8 +165,9 @@ static void *set_modes(void *arg)
 
 	for (n = 0; now() < end; n++) {
 		snprintf(text, sizeof(text), "lazy %d,%d", repl_node[n % repl_nodes],
-			 repl_node[n / 3 % repl_nodes]);
-		repl_set(r, n % 3 == 0 ? "lazy" : n % 3 == 1 ? text : "off");
+			 repl_node[n / 4 % repl_nodes]);
+		repl_set(r, n % 4 == 0 ? "lazy" : n % 4 == 1 ? text :
+			 n % 4 == 2 ? "lazy max 65536" : "off");
 		nap(0.01);
 	}
 	return NULL;

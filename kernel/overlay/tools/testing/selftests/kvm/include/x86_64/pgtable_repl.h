@@ -66,6 +66,7 @@ struct repl_state {
 	int nr_keys;
 	unsigned long map, host, fallback, switches, fallbacks, drops, tables;
 	unsigned long cloned_entries, cloned_tables, moved, hints, looks;
+	unsigned long max, copies, limited;	/* max: ULONG_MAX without */
 	struct repl_key key[REPL_KEYS];
 };
 

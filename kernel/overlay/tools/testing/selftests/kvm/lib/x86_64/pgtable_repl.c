@@ -482,6 +482,11 @@ void repl_read(struct repl_vm *r, struct repl_state *s)
 		repl_field(line, "moved_tables", &s->moved);
 		repl_field(line, "hints", &s->hints);
 		repl_field(line, "looks", &s->looks);
+		repl_field(line, "max", &s->max);
+		repl_field(line, "copies", &s->copies);
+		repl_field(line, "limited", &s->limited);
+		if (!strcmp(line, "max max"))
+			s->max = ULONG_MAX;
 	}
 	fclose(f);
 }
