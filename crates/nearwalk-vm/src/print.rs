@@ -25,7 +25,11 @@ pub fn mode(mode: &Mode) -> String {
 pub fn setting(status: &Status) -> String {
     match status.max {
         None => mode(&status.mode),
-        Some(max) => format!("{}, at most {} KiB of copies", mode(&status.mode), max >> 10),
+        Some(max) => format!(
+            "{}, at most {} KiB of copies",
+            mode(&status.mode),
+            max >> 10
+        ),
     }
 }
 
