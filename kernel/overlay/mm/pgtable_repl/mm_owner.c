@@ -214,10 +214,11 @@ bool pgtable_repl_mm_trim(struct pgtable_repl_owner *owner, struct repl_wait *wa
 	LIST_HEAD(pages);
 	bool outdated, done;
 
-	if (pgtable_repl_lock(mm, wait))
-		return (READ_ONCE(repl->idle_at) ||
-			data_race(!domainmask_empty(&repl->stale))) &&
-		       !pgtable_repl_dying(owner);
+	if (pgtable_repl_lock(mm, wait)) {
+		/* Whoever has the lock may be at it: then the next look finds nothing. */
+		outdated = data_race(!domainmask_empty(&repl->stale));
+		return (outdated || READ_ONCE(repl->idle_at)) && !pgtable_repl_dying(owner);
+	}
 	/* What is outdated would keep the rest from being looked at, and is a hold by itself. */
 	outdated = !domainmask_empty(&repl->stale);
 	done = pgtable_repl_settle(mm, &pages) && !outdated &&

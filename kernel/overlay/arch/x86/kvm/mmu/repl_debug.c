@@ -92,7 +92,7 @@ static int kvm_repl_show(struct seq_file *m, void *v)
 	if (repl && repl->max != KVM_REPL_NO_MAX)
 		seq_printf(m, "max %lu\n", repl->max << PAGE_SHIFT);
 	else
-		seq_puts(m, "max max\n");
+		seq_puts(m, "max -\n");
 	seq_printf(m, "copies %lu\n", repl ? kvm_repl_copies(repl) << PAGE_SHIFT : 0);
 	seq_printf(m, "limited %ld\n", repl ? atomic_long_read(&repl->limited) : 0);
 	if (repl)

@@ -485,7 +485,7 @@ void repl_read(struct repl_vm *r, struct repl_state *s)
 		repl_field(line, "max", &s->max);
 		repl_field(line, "copies", &s->copies);
 		repl_field(line, "limited", &s->limited);
-		if (!strcmp(line, "max max"))
+		if (!strcmp(line, "max -"))
 			s->max = ULONG_MAX;
 	}
 	fclose(f);
