@@ -228,6 +228,8 @@ static void kvm_repl_renew(struct kvm_repl *repl)
 	lockdep_assert_held(&repl->lock);
 	if (!kvm_repl_outdated(repl))
 		return;
+	/* Their keys are about to be those of other trees. */
+	bitmap_zero(repl->full, KVM_REPL_KEYS);
 	nodes = repl->map.nodes;
 	kvm_repl_nodes(&able);
 	nodes_and(nodes, nodes, able);
@@ -245,6 +247,8 @@ static void kvm_repl_work(struct work_struct *work)
 		return;
 	kvm_repl_renew(repl);
 	mutex_unlock(&repl->lock);
+	if (!bitmap_empty(repl->full, KVM_REPL_KEYS))
+		queue_delayed_work(system_unbound_wq, &repl->evict, 0);
 }
 
 /* What @kvm has for this; made if there is none yet. */
@@ -257,12 +261,12 @@ static struct kvm_repl *kvm_repl_get(struct kvm *kvm)
 	repl = kvm->arch.repl;
 	if (repl)
 		goto out;
-	repl = kzalloc(struct_size(repl, pools, nr_node_ids), GFP_KERNEL_ACCOUNT);
+	repl = kvzalloc(struct_size(repl, pools, nr_node_ids), GFP_KERNEL_ACCOUNT);
 	if (!repl)
 		goto out;
 	if (kvm_repl_pools_alloc(repl)) {
 		kvm_repl_pools_free(repl);
-		kfree(repl);
+		kvfree(repl);
 		repl = NULL;
 		goto out;
 	}
@@ -270,7 +274,7 @@ static struct kvm_repl *kvm_repl_get(struct kvm *kvm)
 	mutex_init(&repl->lock);
 	repl->max = KVM_REPL_NO_MAX;
 	INIT_WORK(&repl->work, kvm_repl_work);
-	INIT_WORK(&repl->evict, kvm_repl_evict_work);
+	INIT_DELAYED_WORK(&repl->evict, kvm_repl_evict_work);
 	INIT_DELAYED_WORK(&repl->idle, kvm_repl_idle_work);
 	INIT_DELAYED_WORK(&repl->move, kvm_repl_move_work);
 	memset(repl->map.domain_of, KVM_REPL_NO_DOMAIN, sizeof(repl->map.domain_of));
@@ -319,6 +323,7 @@ int kvm_repl_set(struct kvm *kvm, enum kvm_repl_mode mode, const nodemask_t *nod
 		 unsigned long max)
 {
 	struct kvm_repl *repl = NULL;
+	unsigned long was;
 	int err = 0;
 
 	if (mode == KVM_REPL_OFF && !kvm_repl_has(kvm))
@@ -333,12 +338,14 @@ int kvm_repl_set(struct kvm *kvm, enum kvm_repl_mode mode, const nodemask_t *nod
 	if (!err && mutex_lock_interruptible(&repl->lock))
 		return -EINTR;
 	if (!err) {
+		was = repl->max;
+		/* Before vCPUs make other trees. */
+		WRITE_ONCE(repl->max, max);
 		err = mode == KVM_REPL_LAZY ? kvm_repl_change_lazy(repl, nodes) :
 					      kvm_repl_change(repl, mode, nodes);
-		if (!err) {
-			WRITE_ONCE(repl->max, max);
-			kvm_repl_evict(repl);
-		}
+		if (err)
+			WRITE_ONCE(repl->max, was);
+		kvm_repl_evict(repl, 0);
 		kvm_repl_unlock(repl);
 	}
 	if (err && repl)
@@ -412,13 +419,13 @@ void kvm_repl_init_vm(struct kvm *kvm)
 		pr_warn_ratelimited("no nested page tables by domain for a new VM\n");
 }
 
-/* A look for idle trees, or for tables to move, may have the others' work done. */
+/* They queue each other. */
 static void kvm_repl_cancel(struct kvm_repl *repl)
 {
-	cancel_delayed_work_sync(&repl->idle);
-	cancel_delayed_work_sync(&repl->move);
-	cancel_work_sync(&repl->evict);
-	cancel_work_sync(&repl->work);
+	disable_delayed_work_sync(&repl->idle);
+	disable_delayed_work_sync(&repl->move);
+	disable_delayed_work_sync(&repl->evict);
+	disable_work_sync(&repl->work);
 }
 
 /**
@@ -443,7 +450,7 @@ void kvm_repl_uninit_vm(struct kvm *kvm)
 	/* One that could not be made has not passed kvm_repl_pre_destroy_vm(). */
 	kvm_repl_cancel(kvm->arch.repl);
 	kvm_repl_pools_free(kvm->arch.repl);
-	kfree(kvm->arch.repl);
+	kvfree(kvm->arch.repl);
 	kvm->arch.repl = NULL;
 }
 

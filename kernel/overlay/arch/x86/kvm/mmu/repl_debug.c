@@ -106,8 +106,8 @@ static int kvm_repl_open(struct inode *inode, struct file *file)
 	return kvm_repl_open_single(file, inode->i_private, kvm_repl_show);
 }
 
-/* Cut "max BYTES" or "max max", if it is there, from the end of @text. */
-static int kvm_repl_parse_max(char *text, unsigned long *max)
+/* Cut "max BYTES" or "max max", which is for "lazy" only, from the end of @text. */
+static int kvm_repl_parse_max(char *text, enum kvm_repl_mode mode, unsigned long *max)
 {
 	char *word = strstr(text, "max");
 	u64 bytes;
@@ -115,6 +115,8 @@ static int kvm_repl_parse_max(char *text, unsigned long *max)
 	*max = KVM_REPL_NO_MAX;
 	if (!word)
 		return 0;
+	if (mode != KVM_REPL_LAZY || (word > text && !isspace(word[-1])))
+		return -EINVAL;
 	*word = '\0';
 	word += strlen("max");
 	if (!isspace(*word))
@@ -153,8 +155,7 @@ static int kvm_repl_parse(struct kvm *kvm, char *text)
 		mode = KVM_REPL_FIXED;
 	else
 		return -EINVAL;
-	if (kvm_repl_parse_max(text, &max) ||
-	    (max != KVM_REPL_NO_MAX && mode != KVM_REPL_LAZY))
+	if (kvm_repl_parse_max(text, mode, &max))
 		return -EINVAL;
 	if ((mode == KVM_REPL_OFF && *text) || (mode == KVM_REPL_FIXED && !*text))
 		return -EINVAL;

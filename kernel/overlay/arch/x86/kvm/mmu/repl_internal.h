@@ -20,7 +20,7 @@
 #include "repl.h"
 
 /* Lists of pages for tables that were taken away, as a power of two. */
-#define KVM_REPL_SPARE_BITS	9
+#define KVM_REPL_SPARE_BITS	11
 
 /* More have no tree of their own. */
 #define KVM_REPL_DOMAINS	64
@@ -121,7 +121,7 @@ struct kvm_repl {
 	atomic_long_t tables[KVM_REPL_KEYS];
 	unsigned long max;
 	DECLARE_BITMAP(full, KVM_REPL_KEYS);
-	struct work_struct evict;
+	struct delayed_work evict;
 	atomic_long_t limited;
 	u8 giver;
 	struct delayed_work move;
@@ -176,7 +176,7 @@ static inline void kvm_repl_unlock(struct kvm_repl *repl)
 		queue_work(system_unbound_wq, &repl->work);
 	/* The same of who has found no room. */
 	if (!bitmap_empty(repl->full, KVM_REPL_KEYS))
-		queue_work(system_unbound_wq, &repl->evict);
+		queue_delayed_work(system_unbound_wq, &repl->evict, 0);
 }
 
 /* Trees for the same purpose: of SMM or not, of a guest's guest or not; valid or not. */
@@ -258,7 +258,7 @@ bool kvm_repl_at_max(struct kvm_repl *repl);
 void kvm_repl_ask_room(struct kvm_repl *repl, struct kvm_vcpu *vcpu);
 
 /* repl_evict.c */
-void kvm_repl_evict(struct kvm_repl *repl);
+void kvm_repl_evict(struct kvm_repl *repl, unsigned long age);
 void kvm_repl_evict_work(struct work_struct *work);
 
 /* repl_move.c */

@@ -93,5 +93,5 @@ void kvm_repl_ask_room(struct kvm_repl *repl, struct kvm_vcpu *vcpu)
 	if (!test_and_set_bit(key, repl->full))
 		atomic_long_inc(&repl->limited);
 	kvm_make_request(KVM_REQ_MMU_FREE_OBSOLETE_ROOTS, vcpu);
-	queue_work(system_unbound_wq, &repl->evict);
+	queue_delayed_work(system_unbound_wq, &repl->evict, 0);
 }

@@ -427,6 +427,9 @@ int kvm_repl_move_by_hand(struct kvm_repl *repl)
 	if (repl->map.mode == KVM_REPL_OFF)
 		return -EINVAL;
 	kvm_repl_move(&move);
+	/* Others may not look, and what is not needed is to go. */
+	if (repl->nr_spares)
+		queue_delayed_work(system_unbound_wq, &repl->move, KVM_REPL_SPARE_AGE);
 	if (move.stopped)
 		return -EINTR;
 	return nodes_empty(move.dry) ? 0 : -ENOMEM;
@@ -456,38 +459,42 @@ void kvm_repl_move_work(struct work_struct *work)
 	struct kvm_repl *repl = container_of(to_delayed_work(work), struct kvm_repl, move);
 	unsigned long first = READ_ONCE(kvm_repl_verify) * (unsigned long)HZ;
 	struct kvm_repl_move move = { .repl = repl, .left = READ_ONCE(kvm_repl_zap_rate) };
-	unsigned long began = jiffies, backoff;
+	unsigned long began = jiffies, backoff, delay = 0;
 	bool off;
 
 	WRITE_ONCE(repl->hinted, false);
-	if (!move.left)
-		return;
 	move.end = began + KVM_REPL_MOVE_TIME;
 	if (!mutex_trylock(&repl->lock)) {
 		queue_delayed_work(system_unbound_wq, &repl->move, HZ);
 		return;
 	}
-	kvm_repl_move(&move);
-	if (!move.moved)
-		kvm_repl_spares_free(repl, KVM_REPL_SPARE_AGE);
+	if (move.left)
+		kvm_repl_move(&move);
+	kvm_repl_spares_free(repl, KVM_REPL_SPARE_AGE);
 	off = repl->map.mode == KVM_REPL_OFF;
+	if (repl->nr_spares)
+		delay = KVM_REPL_SPARE_AGE;
 	kvm_repl_unlock(repl);
 	if (off)
 		return;
-	atomic_long_inc(&repl->looks);
-	/* Jiffies may have leapt meanwhile, if this host is a guest. */
-	WRITE_ONCE(repl->rest, clamp(KVM_REPL_MOVE_SHARE * (jiffies - began),
-				     (unsigned long)HZ, KVM_REPL_REST_MAX));
+	if (move.left || move.moved) {
+		atomic_long_inc(&repl->looks);
+		/* Jiffies may have leapt meanwhile, if this host is a guest. */
+		WRITE_ONCE(repl->rest, clamp(KVM_REPL_MOVE_SHARE * (jiffies - began),
+					     (unsigned long)HZ, KVM_REPL_REST_MAX));
+	}
 	if (move.moved)
 		WRITE_ONCE(repl->backoff, 0);
 	if (move.moved || move.stopped) {
-		queue_delayed_work(system_unbound_wq, &repl->move, repl->rest);
-	} else if (first) {
+		delay = repl->rest;
+	} else if (first && move.left) {
 		backoff = clamp(READ_ONCE(repl->backoff) * 2, first,
 				KVM_REPL_BACKOFF_MAX * first);
 		WRITE_ONCE(repl->backoff, backoff);
-		queue_delayed_work(system_unbound_wq, &repl->move, max(backoff, repl->rest));
+		delay = max(backoff, repl->rest);
 	}
+	if (delay)
+		queue_delayed_work(system_unbound_wq, &repl->move, delay);
 }
 
 /**

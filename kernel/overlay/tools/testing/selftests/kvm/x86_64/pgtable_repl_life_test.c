@@ -263,13 +263,24 @@ static void run_limited(struct repl_vm *r, struct repl_state *s)
 	TEST_ASSERT(copies(s) <= s->max + slack, "%lu bytes of copies, %lu allowed", copies(s),
 		    s->max);
 	/* With none allowed there is nothing less. */
-	while (copies(s) >= s->max && copies(s) && time(NULL) < end) {
+	while (s->copies >= s->max && s->copies && time(NULL) < end) {
 		usleep(10000);
 		repl_read(r, s);
 	}
-	TEST_ASSERT(copies(s) < s->max || !copies(s), "%lu bytes of copies, %lu allowed",
-		    copies(s), s->max);
-	TEST_ASSERT_EQ(s->copies, copies(s));
+	TEST_ASSERT(s->copies < s->max || !s->copies, "%lu bytes of copies, %lu allowed",
+		    s->copies, s->max);
+}
+
+/* Trees with more than a root, which a vCPU may leave that is refused one. */
+static int used_trees(struct repl_vm *r)
+{
+	struct repl_state s;
+	int key, nr = 0;
+
+	repl_read(r, &s);
+	for (key = 0; key < REPL_KEYS; key++)
+		nr += s.key[key].there && s.key[key].tables > 1;
+	return nr;
 }
 
 /* What trees may take beside the largest: those that would take more make way for it. */
@@ -310,7 +321,7 @@ static void limit(struct repl_vm *r)
 	repl_set(r, "lazy max 0");
 	for (i = 0; i < 2; i++)
 		run_limited(r, &s);
-	TEST_ASSERT_EQ(trees(r), 1);
+	TEST_ASSERT_EQ(used_trees(r), 1);
 	run_limited(r, &again);
 	TEST_ASSERT_EQ(again.limited, s.limited);
 	TEST_ASSERT_EQ(again.drops, s.drops);
@@ -327,6 +338,53 @@ static void limit(struct repl_vm *r)
 	repl_read(r, &s);
 	TEST_ASSERT_EQ(s.max, ULONG_MAX);
 	TEST_ASSERT_EQ(s.limited, again.limited);
+}
+
+/* What no vCPU runs on goes first, however large it is. */
+static void limit_idle(struct repl_vm *r)
+{
+	struct repl_state s, before;
+	int large, small;
+
+	repl_set(r, "lazy");
+	repl_run(r, 0, 0, REPL_OP(REPL_WRITE, 7));
+	repl_run(r, 1, 1, write_one(7));
+	repl_read(r, &before);
+	large = repl_key_of_node(&before, 0);
+	small = repl_key_of_node(&before, 1);
+	TEST_ASSERT(before.key[large].tables > before.key[small].tables, "%lu and %lu tables",
+		    before.key[large].tables, before.key[small].tables);
+	start(r, 1, 1, spin);
+	repl_set(r, "lazy max 0");
+	repl_read(r, &s);
+	TEST_ASSERT_EQ(s.key[large].tables, 0);
+	TEST_ASSERT(s.key[small].tables, "The tree in use has gone");
+	TEST_ASSERT_EQ(s.fallback, small);
+	repl_stop(r);
+	repl_all(r, 0, REPL_OP(REPL_CHECK, 7));
+}
+
+/* Who was refused comes back to a tree of its own once there is no limit, by itself. */
+static void limit_lifted(struct repl_vm *r)
+{
+	time_t end = time(NULL) + 60;
+	int i, want, loaded, back;
+	struct repl_state s;
+
+	repl_set(r, "lazy max 0");
+	for (i = 0; i < repl_nodes; i++)
+		start(r, i, i, spin);
+	repl_set(r, "lazy");
+	do {
+		usleep(10000);
+		repl_read(r, &s);
+		for (i = 0, back = 0; i < repl_nodes; i++) {
+			loaded = repl_loaded(r, i, &want);
+			back += loaded == repl_key_of_node(&s, i) && want == loaded;
+		}
+	} while (back < repl_nodes && time(NULL) < end);
+	TEST_ASSERT_EQ(back, repl_nodes);
+	repl_stop(r);
 }
 
 static void *end_one(void *arg)
@@ -393,6 +451,8 @@ static const struct repl_test tests[] = {
 	{ "fallback", fallback },
 	{ "asleep", asleep },
 	{ "limit", limit },
+	{ "limit_idle", limit_idle },
+	{ "limit_lifted", limit_lifted },
 	{ "ends", ends },
 	{ "bounds", bounds },
 };

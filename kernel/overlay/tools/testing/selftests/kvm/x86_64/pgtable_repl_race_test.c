@@ -164,8 +164,8 @@ static void *set_modes(void *arg)
 	char text[32];
 
 	for (n = 0; now() < end; n++) {
-		snprintf(text, sizeof(text), "lazy %d,%d", repl_node[n % repl_nodes],
-			 repl_node[n / 4 % repl_nodes]);
+		snprintf(text, sizeof(text), "lazy %d,%d", repl_node[n / 4 % repl_nodes],
+			 repl_node[n / 16 % repl_nodes]);
 		repl_set(r, n % 4 == 0 ? "lazy" : n % 4 == 1 ? text :
 			 n % 4 == 2 ? "lazy max 65536" : "off");
 		nap(0.01);

@@ -196,8 +196,8 @@ static void input(struct repl_vm *r)
 {
 	static const char * const bad[] = {
 		"", " ", "on", "lazyy", "lazy,0", "lazy x", "lazy 0-", "lazy 99999", "lazy 63",
-		"off 0", "lazy lazy", "LAZY", "lazy max", "lazy max -1", "lazy max x", "lazy maxx 1",
-		"lazy max 1x", "lazy max 1 2", "off max 1", "migrate max 1",
+		"off 0", "lazy lazy", "LAZY", "lazy max", "lazy max -1", "lazy max x", "lazy maxx 1", "lazy 0max 1",
+		"lazy max 1x", "lazy max 1 2", "off max 1", "migrate max 1", "off max max",
 		"lazy max 1M", "lazy max 18446744073709551616",
 	};
 	struct repl_state s, before;
