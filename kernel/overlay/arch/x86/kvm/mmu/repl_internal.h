@@ -253,7 +253,6 @@ void kvm_repl_idle_work(struct work_struct *work);
 
 /* repl_limit.c */
 unsigned long kvm_repl_copies(struct kvm_repl *repl);
-unsigned long kvm_repl_size(struct kvm_repl *repl, unsigned int key);
 bool kvm_repl_at_max(struct kvm_repl *repl);
 void kvm_repl_ask_room(struct kvm_repl *repl, struct kvm_vcpu *vcpu);
 

@@ -11,16 +11,8 @@
 #include "mmu_internal.h"
 #include "repl_internal.h"
 
-/**
- * kvm_repl_size() - what a tree takes
- * @repl: of which virtual machine
- * @key: its key
- *
- * A tree that has tables has a root, which is not among those that are counted.
- *
- * Return: in tables.
- */
-unsigned long kvm_repl_size(struct kvm_repl *repl, unsigned int key)
+/* A tree that has tables has a root, which is not among them. */
+static unsigned long kvm_repl_size(struct kvm_repl *repl, unsigned int key)
 {
 	long tables = atomic_long_read(&repl->tables[key]);
 

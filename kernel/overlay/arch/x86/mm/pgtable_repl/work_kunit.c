@@ -131,6 +131,24 @@ static void repl_test_idle_in_holds(struct kunit *test)
 	repl_test_empty(t);
 }
 
+/* Under the lock, which is kept: a look has stopped in the middle. */
+static struct pgtable_repl *repl_test_idle_in_part(struct kunit *test,
+						   struct list_head *pages)
+{
+	struct repl_test *t = test->priv;
+
+	repl_test_lazy(test, 0);
+	repl_test_used(test);
+	arch_pgtable_repl_lock(t->mm);
+	while (!arch_pgtable_repl_idle(t->mm, pages))
+		;
+	repl_hold_cost = 1;
+	KUNIT_EXPECT_FALSE(test, arch_pgtable_repl_idle(t->mm, pages));
+	repl_hold_cost = REPL_COST_HOLD;
+	KUNIT_EXPECT_NE(test, t->mm->pgtable_repl->idle_at, 0);
+	return t->mm->pgtable_repl;
+}
+
 /* A look that is cut short goes on soon, and only where it was. */
 static void repl_test_idle_goes_on(struct kunit *test)
 {
@@ -138,16 +156,7 @@ static void repl_test_idle_goes_on(struct kunit *test)
 	struct pgtable_repl *repl;
 	LIST_HEAD(pages);
 
-	repl_test_lazy(test, 0);
-	repl_test_used(test);
-	repl = t->mm->pgtable_repl;
-	arch_pgtable_repl_lock(t->mm);
-	while (!arch_pgtable_repl_idle(t->mm, &pages))
-		;
-	repl_hold_cost = 1;
-	KUNIT_EXPECT_FALSE(test, arch_pgtable_repl_idle(t->mm, &pages));
-	repl_hold_cost = REPL_COST_HOLD;
-	KUNIT_EXPECT_NE(test, repl->idle_at, 0);
+	repl = repl_test_idle_in_part(test, &pages);
 	/* Somebody has the lock. */
 	KUNIT_EXPECT_LE(test, pgtable_repl_idle_look(true), REPL_BUSY_DELAY);
 	KUNIT_EXPECT_TRUE(test, repl->owner.idle_more);
@@ -228,16 +237,7 @@ static void repl_test_idle_begins_anew(struct kunit *test)
 	struct pgtable_repl *repl;
 	LIST_HEAD(pages);
 
-	repl_test_lazy(test, 0);
-	repl_test_used(test);
-	repl = t->mm->pgtable_repl;
-	arch_pgtable_repl_lock(t->mm);
-	while (!arch_pgtable_repl_idle(t->mm, &pages))
-		;
-	repl_hold_cost = 1;
-	KUNIT_EXPECT_FALSE(test, arch_pgtable_repl_idle(t->mm, &pages));
-	repl_hold_cost = REPL_COST_HOLD;
-	KUNIT_EXPECT_NE(test, repl->idle_at, 0);
+	repl = repl_test_idle_in_part(test, &pages);
 	repl->loose = false;
 	pgtable_repl_outdate(t->mm, NULL);
 	KUNIT_EXPECT_TRUE(test, pgtable_repl_settle(t->mm, &pages));
