@@ -10,6 +10,8 @@
 #include <linux/kthread.h>
 #include <linux/memcontrol.h>
 #include <linux/mmu_context.h>
+#include <linux/mmzone.h>
+#include <linux/nodemask.h>
 #include <linux/oom.h>
 #include <linux/prctl.h>
 #include <linux/sched/mm.h>
@@ -541,6 +543,53 @@ static void repl_test_oom_gets_all(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
 }
 
+/* So much memory in a zone, all of it free. */
+static void repl_test_zone(struct zone *zone, unsigned long pages)
+{
+	atomic_long_set(&zone->managed_pages, pages);
+	atomic_long_set(&zone->vm_stat[NR_FREE_PAGES], pages);
+}
+
+/*
+ * Free memory of zones that page tables cannot lie in is no room for them: of a node
+ * under a number that no node can have, so that nobody else looks at it.
+ */
+static void repl_test_movable_is_no_room(struct kunit *test)
+{
+	const int usable = gfp_zone(GFP_KERNEL);
+	int nid = first_unset_node(node_possible_map), i;
+	bool free, with, above;
+	pg_data_t *pgdat;
+
+	if (nid >= MAX_NUMNODES)
+		kunit_skip(test, "needs a number that is no node's");
+	pgdat = kunit_kzalloc(test, sizeof(*pgdat), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, pgdat);
+	KUNIT_ASSERT_NULL(test, NODE_DATA(nid));
+	for (i = 0; i < MAX_NR_ZONES; i++)
+		pgdat->node_zones[i]._watermark[WMARK_HIGH] = 64;
+	for (i = usable + 1; i < MAX_NR_ZONES; i++)
+		repl_test_zone(pgdat->node_zones + i, 4096);
+
+	NODE_DATA(nid) = pgdat;
+	free = pgtable_repl_node_free(nid, 1);
+	with = pgtable_repl_node_free_with(nid, 1, 64);
+	above = pgtable_repl_node_above(nid, WMARK_HIGH);
+	NODE_DATA(nid) = NULL;
+	KUNIT_EXPECT_FALSE(test, free);
+	KUNIT_EXPECT_FALSE(test, with);
+	KUNIT_EXPECT_FALSE(test, above);
+
+	/* The same in a zone that they can lie in. */
+	repl_test_zone(pgdat->node_zones + usable, 4096);
+	NODE_DATA(nid) = pgdat;
+	free = pgtable_repl_node_free(nid, 1);
+	above = pgtable_repl_node_above(nid, WMARK_HIGH);
+	NODE_DATA(nid) = NULL;
+	KUNIT_EXPECT_TRUE(test, free);
+	KUNIT_EXPECT_TRUE(test, above);
+}
+
 #ifdef CONFIG_CMA
 /* Free memory of CMA is no room for page tables. */
 static void repl_test_cma_is_no_room(struct kunit *test)
@@ -666,6 +715,7 @@ static struct kunit_case repl_test_work_cases[] = {
 	KUNIT_CASE(repl_test_exec_fails),
 #endif
 	KUNIT_CASE_SLOW(repl_test_oom_gets_all),
+	KUNIT_CASE(repl_test_movable_is_no_room),
 #ifdef CONFIG_CMA
 	KUNIT_CASE(repl_test_cma_is_no_room),
 #endif
