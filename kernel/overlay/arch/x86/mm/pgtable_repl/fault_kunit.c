@@ -99,6 +99,95 @@ static void repl_test_waits_for_no_lock(struct kunit *test)
 	repl_test_leave(test);
 }
 
+/* --- writes --- */
+
+/* What there is of a user page, and of this domain's way to it. */
+struct repl_test_seen {
+	pteval_t entry;		/* canonical, but for its accessed bit */
+	pteval_t root;		/* of this domain's root, likewise */
+	long pages;		/* copies */
+	long fills;
+	u64 value;		/* what the page has, by the kernel's own mapping */
+};
+
+static struct repl_test_seen repl_test_see(unsigned long addr)
+{
+	struct pgtable_repl *repl = current->mm->pgtable_repl;
+	pgd_t *root = READ_ONCE(repl->roots[this_domain()]);
+	pud_t *pud = pud_offset(p4d_offset(pgd_offset(current->mm, addr), addr), addr);
+	pte_t pte = READ_ONCE(*pte_offset_kernel(pmd_offset(pud, addr), addr));
+
+	return (struct repl_test_seen){
+		.entry = pte_val(pte) & ~_PAGE_ACCESSED,
+		.root = READ_ONCE(root[pgd_index(addr)].pgd) & ~_PAGE_ACCESSED,
+		.pages = pgtable_repl_pages(&repl->owner),
+		.fills = atomic_long_read(&repl->fills),
+		.value = *(u64 *)(page_address(pte_page(pte)) + offset_in_page(addr)),
+	};
+}
+
+/* As KVM tells a guest of stolen time, or a tracer writes by bpf_probe_write_user(). */
+static long repl_test_write(unsigned long addr, u64 value, struct repl_test_seen *before,
+			    struct repl_test_seen *after)
+{
+	unsigned long flags;
+	long err;
+
+	local_irq_save(flags);
+	*before = repl_test_see(addr);
+	err = copy_to_user_nofault((void __user *)addr, &value, sizeof(value));
+	*after = repl_test_see(addr);
+	local_irq_restore(flags);
+	return err;
+}
+
+static void repl_test_write_fails(struct kunit *test, unsigned long addr)
+{
+	struct repl_test_seen before, after;
+
+	KUNIT_EXPECT_EQ(test, repl_test_write(addr, 0xbad, &before, &after), -EFAULT);
+	KUNIT_EXPECT_MEMEQ(test, &after, &before, sizeof(before));
+}
+
+static void repl_test_write_succeeds(struct kunit *test, unsigned long addr, u64 value)
+{
+	struct repl_test_seen before, after;
+
+	KUNIT_EXPECT_EQ(test, repl_test_write(addr, value, &before, &after), 0);
+	KUNIT_EXPECT_EQ(test, after.value, value);
+	KUNIT_EXPECT_EQ(test, after.fills, before.fills);
+}
+
+/*
+ * With interrupts off, what this domain lacks is read by the canonical tree and not
+ * written: that would have to see to the dirty bit, and to who shares the page.  It
+ * fails as where no page is, and changes nothing; after a fault it does not.
+ */
+static void repl_test_is_not_written_with_interrupts_off(struct kunit *test)
+{
+	unsigned long addr = repl_test_map(test, 2), zero = addr + PAGE_SIZE;
+	u64 value = 0x600d, got = 0;
+
+	/* Of two pages, the second is that of zeroes, which all share. */
+	KUNIT_ASSERT_EQ(test, fault_in_readable((void __user *)zero, sizeof(got)), 0);
+	repl_test_elsewhere(test, addr, &value, sizeof(value));
+	repl_test_write_fails(test, addr);
+	repl_test_write_fails(test, zero);
+
+	/* Any access that may fault: here, a read. */
+	KUNIT_EXPECT_EQ(test, get_user(got, (u64 __user *)addr), 0);
+	KUNIT_EXPECT_EQ(test, got, value);
+	repl_test_write_succeeds(test, addr, 0x7e57);
+	KUNIT_EXPECT_EQ(test, get_user(got, (u64 __user *)zero), 0);
+	KUNIT_EXPECT_EQ(test, got, 0);
+	repl_test_write_fails(test, zero);
+	KUNIT_EXPECT_EQ(test, put_user(value, (u64 __user *)zero), 0);
+	repl_test_write_succeeds(test, zero, 0x7e57);
+	repl_test_leave(test);
+	KUNIT_EXPECT_EQ(test, get_user(got, (u64 __user *)addr), 0);
+	KUNIT_EXPECT_EQ(test, got, 0x7e57);
+}
+
 /* --- frames without pages --- */
 
 static int repl_test_mmap(struct file *file, struct vm_area_struct *vma)
@@ -288,6 +377,7 @@ static void repl_test_child_gathers_nothing(struct kunit *test)
 
 static struct kunit_case repl_test_fault_cases[] = {
 	KUNIT_CASE(repl_test_waits_for_no_lock),
+	KUNIT_CASE(repl_test_is_not_written_with_interrupts_off),
 	KUNIT_CASE(repl_test_private_frames_keep_their_data),
 #if defined(CONFIG_PERF_EVENTS) && defined(CONFIG_IA32_EMULATION)
 	KUNIT_CASE(repl_test_call_chain_of_32_bits),
