@@ -22,7 +22,11 @@
 #include <linux/workqueue.h>
 #include "memory.h"
 
-#define REPL_KEY_DELAY		(10 * HZ)
+/* How long a gate that nobody needs stays open; tests make it less. */
+unsigned long repl_key_delay = 10 * HZ;
+
+/* Copies of user page tables, which have to be reached by the gate of all; for debugging. */
+static atomic_long_t repl_key_copies;
 
 struct repl_key {
 	bool lazy;
@@ -52,9 +56,38 @@ static void repl_key_off(struct work_struct *work)
 					    struct repl_key, off);
 
 	mutex_lock(&repl_key_mutex);
-	if (!atomic_read(&key->users))
+	/* Pairs with pgtable_repl_key_put(): what had gone by then is not counted. */
+	if (!atomic_read_acquire(&key->users)) {
+		/* Writers of tables would miss them from now on. */
+		VM_WARN_ON_ONCE(!key->lazy && pgtable_repl_key_copies());
 		arch_pgtable_repl_key_set(key->lazy, false);
+	}
 	mutex_unlock(&repl_key_mutex);
+}
+
+/**
+ * pgtable_repl_key_copy() - a copy comes or goes, for which the gate of all is open
+ * @sign: 1 or -1
+ *
+ * The caller has a reference to the gate, before and after.  Only an assertion looks
+ * at what this counts.
+ *
+ * Context: any.
+ */
+void pgtable_repl_key_copy(int sign)
+{
+	if (IS_ENABLED(CONFIG_DEBUG_VM))
+		atomic_long_add(sign, &repl_key_copies);
+}
+
+/**
+ * pgtable_repl_key_copies() - how many copies there are
+ *
+ * Return: their number, which is known with CONFIG_DEBUG_VM.
+ */
+long pgtable_repl_key_copies(void)
+{
+	return atomic_long_read(&repl_key_copies);
 }
 
 /**
@@ -108,7 +141,7 @@ void pgtable_repl_key_put(bool lazy)
 
 	VM_WARN_ON_ONCE(users < 0);
 	if (!users)
-		mod_delayed_work(system_unbound_wq, &key->off, REPL_KEY_DELAY);
+		mod_delayed_work(system_unbound_wq, &key->off, READ_ONCE(repl_key_delay));
 }
 
 /**

@@ -261,6 +261,9 @@ extern int sysctl_pgtable_repl_mode;
 extern int sysctl_pgtable_repl_prefetch;
 
 /* key.c */
+extern unsigned long repl_key_delay;
+void pgtable_repl_key_copy(int sign);
+long pgtable_repl_key_copies(void);
 void pgtable_repl_key_get(bool lazy);
 bool pgtable_repl_key_tryget(bool lazy);
 void pgtable_repl_key_put(bool lazy);

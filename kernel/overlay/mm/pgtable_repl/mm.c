@@ -101,6 +101,7 @@ void pgtable_repl_account(struct page *page, struct mm_struct *mm, int sign)
 		__folio_clear_pgtable(folio);
 	mod_lruvec_page_state(page, NR_PAGETABLE, sign);
 	pgtable_repl_count(mm_repl_owner(mm), page, sign);
+	pgtable_repl_key_copy(sign);
 	/* A tree has a root, and its policy holds the gates meanwhile. */
 	if (sign > 0)
 		atomic_long_inc(&mm->pgtable_repl->holds);

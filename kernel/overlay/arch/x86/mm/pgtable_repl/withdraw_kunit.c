@@ -66,6 +66,48 @@ static void repl_test_tree_that_goes_is_gone(struct kunit *test)
 	KUNIT_EXPECT_NULL(test, virt_to_ptdesc(t->ptep)->pt_repl);
 }
 
+/* How long to wait for who closes gates, several times over. */
+#define TEST_GATES_MS	500
+
+/* Copies that are left keep the gates open, whatever the policy: writers reach them. */
+static void repl_test_gates_wait_for_copies(struct kunit *test)
+{
+	int users = pgtable_repl_key_users(false), tries;
+	long copies = pgtable_repl_key_copies();
+	unsigned long delay = repl_key_delay;
+	struct repl_test *t = test->priv;
+
+	if (!IS_ENABLED(CONFIG_DEBUG_VM))
+		kunit_skip(test, "needs CONFIG_DEBUG_VM");
+	if (sysctl_pgtable_repl_mode >= PGTABLE_REPL_SYS_ALL)
+		kunit_skip(test, "every process is replicated");
+	repl_test_replicated(test);
+	WRITE_ONCE(repl_key_delay, 1);
+	repl_test_taking_down(t);
+	/* Nobody else takes down the rest. */
+	mmap_read_lock(t->mm);
+	KUNIT_EXPECT_GT(test, repl_test_pages(t), 0);
+	/* Who would close them has come by; that he warns fails the run. */
+	msleep(TEST_GATES_MS);
+	KUNIT_EXPECT_GT(test, pgtable_repl_key_users(false), 0);
+	KUNIT_EXPECT_GE(test, pgtable_repl_key_copies(), repl_test_pages(t));
+	repl_test_fill(t);
+	KUNIT_EXPECT_EQ(test, *repl_slot(virt_to_ptdesc(t->ptep)->pt_repl, t->ptep),
+			pte_val(*t->ptep));
+	repl_test_empty(t);
+	mmap_read_unlock(t->mm);
+
+	/* The last one lets go; others may have some, of a test before. */
+	repl_test_taken_down(t);
+	KUNIT_EXPECT_EQ(test, repl_test_pages(t), 0);
+	for (tries = 0; tries < 100 && pgtable_repl_key_users(false) > users; tries++)
+		msleep(100);
+	KUNIT_EXPECT_LE(test, pgtable_repl_key_users(false), users);
+	KUNIT_EXPECT_LE(test, pgtable_repl_key_copies(), copies);
+	msleep(TEST_GATES_MS);
+	WRITE_ONCE(repl_key_delay, delay);
+}
+
 /* If it is to be there after all, it goes first, and is made anew. */
 static void repl_test_tree_that_goes_comes_back(struct kunit *test)
 {
@@ -458,6 +500,7 @@ static void repl_test_copy_that_goes_keeps_its_domain(struct kunit *test)
 static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_tree_that_goes_does_not_grow),
 	KUNIT_CASE(repl_test_tree_that_goes_is_gone),
+	KUNIT_CASE_SLOW(repl_test_gates_wait_for_copies),
 	KUNIT_CASE(repl_test_tree_that_goes_comes_back),
 	KUNIT_CASE(repl_test_outdated_trees_make_way),
 	KUNIT_CASE(repl_test_outdated_in_part),
