@@ -23,6 +23,7 @@
 
 struct repl_test_holder {
 	spinlock_t *lock;
+	unsigned long most;	/* in jiffies */
 	struct completion has;
 	bool stop, over;
 	struct task_struct *task;
@@ -31,9 +32,10 @@ struct repl_test_holder {
 static int repl_test_hold(void *arg)
 {
 	struct repl_test_holder *h = arg;
-	unsigned long until = jiffies + 10 * HZ;
+	unsigned long until;
 
 	spin_lock(h->lock);
+	until = jiffies + h->most;
 	complete(&h->has);
 	/* Who waits for it after all is to be told by the outcome. */
 	while (!READ_ONCE(h->stop) && time_before(jiffies, until))
@@ -47,11 +49,11 @@ static int repl_test_hold(void *arg)
 
 /* On a node where the test is not. */
 static void repl_test_hold_begin(struct kunit *test, struct repl_test_holder *h,
-				 spinlock_t *lock)
+				 spinlock_t *lock, unsigned long most)
 {
 	nodemask_t nodes;
 
-	*h = (struct repl_test_holder){ .lock = lock };
+	*h = (struct repl_test_holder){ .lock = lock, .most = most };
 	init_completion(&h->has);
 	h->task = kthread_create(repl_test_hold, h, "repl-hold");
 	KUNIT_ASSERT_FALSE(test, IS_ERR(h->task));
@@ -80,7 +82,7 @@ static void repl_test_waits_for_no_lock(struct kunit *test)
 
 	repl_test_elsewhere(test, addr, &value, sizeof(value));
 	/* That of the root: this domain lacks all below. */
-	repl_test_hold_begin(test, &h, &current->mm->page_table_lock);
+	repl_test_hold_begin(test, &h, &current->mm->page_table_lock, 10 * HZ);
 	pagefault_disable();
 	left = __copy_from_user_inatomic(&got, (void __user *)addr, sizeof(got));
 	pagefault_enable();
@@ -96,6 +98,53 @@ static void repl_test_waits_for_no_lock(struct kunit *test)
 	pagefault_enable();
 	KUNIT_EXPECT_EQ(test, left, 0);
 	KUNIT_EXPECT_EQ(test, got, 0x600d);
+	repl_test_leave(test);
+}
+
+/* Whether who zaps where nothing is waits for who has a lock. */
+static bool repl_test_zap_waits(struct kunit *test, unsigned long addr, size_t size,
+				spinlock_t *lock)
+{
+	struct repl_test_holder h;
+	bool over;
+
+	repl_test_hold_begin(test, &h, lock, HZ);
+	KUNIT_EXPECT_EQ(test, do_madvise(current->mm, addr, size, MADV_DONTNEED), 0);
+	over = READ_ONCE(h.over);
+	repl_test_hold_end(&h);
+	return over;
+}
+
+/*
+ * Who takes a huge page away, of 2 MiB or a GiB, clears the canonical entry and then
+ * the copies, under the lock.  A zap that finds nothing in between does not return.
+ */
+static void repl_test_zaps_wait_for_copies(struct kunit *test)
+{
+	unsigned long addr, none, some;
+	u64 value = 0x600d;
+	p4d_t *p4d;
+	pud_t *pud;
+	pmd_t *pmd;
+
+	addr = kunit_vm_mmap(test, NULL, 0, 3 * PUD_SIZE, PROT_READ | PROT_WRITE,
+			     MAP_ANONYMOUS | MAP_PRIVATE | MAP_NORESERVE, 0);
+	KUNIT_ASSERT_NE(test, addr, 0);
+	KUNIT_ASSERT_FALSE(test, IS_ERR_VALUE(addr));
+	/* Below the same table: a GiB with no table, and one with a page at its start. */
+	none = ALIGN(addr, PUD_SIZE);
+	some = none + PUD_SIZE;
+	KUNIT_ASSERT_EQ(test, none >> P4D_SHIFT, some >> P4D_SHIFT);
+	repl_test_elsewhere(test, some, &value, sizeof(value));
+	p4d = p4d_offset(pgd_offset(current->mm, some), some);
+	pud = pud_offset(p4d, none);
+	pmd = pmd_offset(pud_offset(p4d, some), some + PMD_SIZE);
+	KUNIT_EXPECT_TRUE(test, pud_none(*pud));
+	KUNIT_EXPECT_TRUE(test, pmd_none(*pmd));
+	KUNIT_EXPECT_TRUE(test, repl_test_zap_waits(test, none, PUD_SIZE,
+						    pud_lockptr(current->mm, pud)));
+	KUNIT_EXPECT_TRUE(test, repl_test_zap_waits(test, some + PMD_SIZE, PMD_SIZE,
+						    pmd_lockptr(current->mm, pmd)));
 	repl_test_leave(test);
 }
 
@@ -236,7 +285,7 @@ static void repl_test_private_frames_keep_their_data(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, put_user(1UL, (u64 __user *)(addr + PAGE_SIZE)), 0);
 	repl_test_elsewhere(test, addr, NULL, sizeof(got));
 
-	repl_test_hold_begin(test, &h, &current->mm->page_table_lock);
+	repl_test_hold_begin(test, &h, &current->mm->page_table_lock, 10 * HZ);
 	mmap_read_lock(current->mm);
 	mapped.address = addr;
 	vma = vma_lookup(current->mm, addr);
@@ -377,6 +426,7 @@ static void repl_test_child_gathers_nothing(struct kunit *test)
 
 static struct kunit_case repl_test_fault_cases[] = {
 	KUNIT_CASE(repl_test_waits_for_no_lock),
+	KUNIT_CASE_SLOW(repl_test_zaps_wait_for_copies),
 	KUNIT_CASE(repl_test_is_not_written_with_interrupts_off),
 	KUNIT_CASE(repl_test_private_frames_keep_their_data),
 #if defined(CONFIG_PERF_EVENTS) && defined(CONFIG_IA32_EMULATION)

@@ -382,6 +382,64 @@ static void repl_test_lazy_build_keeps_what_is_there(struct kunit *test)
 	repl_test_empty(t);
 }
 
+struct repl_test_note {
+	struct mm_struct *mm;
+	int nid;		/* that lacks something, once a tree goes */
+};
+
+/* A page fault on another node, which finds no memory, as a tree is taken down. */
+static void repl_test_notes(void *data, struct mm_struct *mm, unsigned int domain)
+{
+	struct repl_test_note *note = data;
+
+	if (mm == note->mm && pgtable_repl_domain_node(domain) != note->nid)
+		pgtable_repl_lacks(mm_repl_owner(mm), note->nid);
+}
+
+/* What a fault notes in a tree that stays is not taken for what has just been made. */
+static void repl_test_lazy_note_outlives_a_build(struct kunit *test)
+{
+	struct repl_test *t = test->priv;
+	struct repl_test_note note = { .mm = t->mm };
+	struct pgtable_repl_owner *owner;
+	nodemask_t noted;
+	pgd_t *stays;
+	int nid, err;
+
+	repl_test_lazy(test, 0);
+	repl_test_used(test);
+	owner = mm_repl_owner(t->mm);
+	nid = pgtable_repl_domain_node(this_domain());
+	for_each_node_mask(note.nid, owner->policy.nodes)
+		if (note.nid != nid)
+			break;
+	stays = pgtable_repl_domain_root(t->mm, repl_test_domain(note.nid));
+	KUNIT_ASSERT_NOT_NULL(test, stays);
+	if (register_trace_pgtable_repl_free(repl_test_notes, &note)) {
+		repl_test_empty(t);
+		kunit_skip(test, "needs CONFIG_TRACEPOINTS");
+	}
+	/* The repair leaves it alone. */
+	WRITE_ONCE(owner->busy_until, jiffies + 100 * HZ);
+	pgtable_repl_lacks(owner, nid);
+	err = owner->ops->build(owner, &owner->policy.nodes, NULL);
+	noted = owner->lacking;
+	unregister_trace_pgtable_repl_free(repl_test_notes, &note);
+	tracepoint_synchronize_unregister();
+	KUNIT_EXPECT_EQ(test, err, 0);
+	KUNIT_EXPECT_FALSE(test, node_isset(nid, noted));
+	KUNIT_EXPECT_TRUE(test, node_isset(note.nid, noted));
+	KUNIT_EXPECT_PTR_EQ(test, pgtable_repl_domain_root(t->mm, repl_test_domain(note.nid)),
+			    stays);
+
+	/* Whoever comes for it makes a new tree. */
+	KUNIT_EXPECT_EQ(test, owner->ops->build(owner, &owner->policy.nodes, NULL), 0);
+	KUNIT_EXPECT_TRUE(test, nodes_empty(owner->lacking));
+	KUNIT_EXPECT_EQ(test, repl_test_check(t), 0);
+	WRITE_ONCE(owner->busy_until, jiffies);
+	repl_test_empty(t);
+}
+
 static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_lazy_fills_a_group),
 	KUNIT_CASE(repl_test_lazy_stays_in_the_vma),
@@ -396,6 +454,7 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_lazy_asks_again),
 	KUNIT_CASE(repl_test_lazy_becomes_eager),
 	KUNIT_CASE(repl_test_lazy_build_keeps_what_is_there),
+	KUNIT_CASE(repl_test_lazy_note_outlives_a_build),
 	{ }
 };
 

@@ -102,6 +102,36 @@ static void repl_test_lazy_page_is_settled_by_its_flush(struct kunit *test)
 	repl_test_empty(t);
 }
 
+/* A flush in the middle of a gather's, by whoever runs there, is not the gather's. */
+static void repl_test_lazy_gather_flushes_once(struct kunit *test)
+{
+	unsigned long addr = TEST_ADDR + TEST_USED * PAGE_SIZE;
+	struct repl_test *t = test->priv;
+	struct mmu_gather tlb;
+
+	repl_test_lazy(test, 0);
+	repl_test_used(test);
+	tlb_gather_mmu(&tlb, t->mm);
+	/* As tlb_flush() has it. */
+	pgtable_repl_flush_begin(&tlb);
+	flush_tlb_mm_range(t->mm, TEST_ADDR, TEST_ADDR + PAGE_SIZE, PAGE_SHIFT,
+			   false);
+	spin_lock(t->ptl);
+	ptep_get_and_clear(t->mm, addr, t->ptep + TEST_USED);
+	KUNIT_EXPECT_TRUE(test, tlb.repl.owed);
+	/* Of another page. */
+	flush_tlb_mm_range(t->mm, TEST_ADDR, TEST_ADDR + PAGE_SIZE, PAGE_SHIFT,
+			   false);
+	KUNIT_EXPECT_TRUE(test, tlb.repl.owed);
+	pgtable_repl_flush_end();
+	tlb_flush_pte_range(&tlb, addr, PAGE_SIZE);
+	spin_unlock(t->ptl);
+	tlb_flush_mmu(&tlb);
+	KUNIT_EXPECT_FALSE(test, tlb.repl.owed);
+	tlb_finish_mmu(&tlb);
+	repl_test_empty(t);
+}
+
 /* What is put back as something that nobody can walk is gone, too. */
 static void repl_test_lazy_gather_owes_what_is_forbidden(struct kunit *test)
 {
@@ -430,6 +460,7 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_lazy_gather_knows_who_had_it),
 	KUNIT_CASE(repl_test_lazy_gather_knows_who_used_it),
 	KUNIT_CASE(repl_test_lazy_page_is_settled_by_its_flush),
+	KUNIT_CASE(repl_test_lazy_gather_flushes_once),
 	KUNIT_CASE(repl_test_lazy_gather_owes_what_is_forbidden),
 	KUNIT_CASE(repl_test_lazy_gather_minds_others),
 	KUNIT_CASE(repl_test_lazy_gather_minds_huge_pages),
