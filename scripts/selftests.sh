@@ -13,7 +13,8 @@ targets=${*:-pgtable_repl migrate_copy exchange ranger tier kvm}
 kvm='x86_64/pgtable_repl_test x86_64/pgtable_repl_life_test'
 kvm+=' x86_64/pgtable_repl_clone_test'
 kvm+=' x86_64/pgtable_repl_move_test'
-kvm+=' x86_64/pgtable_repl_race_test x86_64/pgtable_repl_slot_test'
+kvm+=' x86_64/pgtable_repl_race_test x86_64/pgtable_repl_room_test'
+kvm+=' x86_64/pgtable_repl_slot_test'
 "$ROOT/scripts/kernel-prepare.sh" nearwalk
 tree=$BUILD/linux-nearwalk
 objects=$BUILD/selftests-objects

@@ -65,7 +65,7 @@ pub struct Args {
     #[arg(long, value_name = "NODES", default_value = "all")]
     on: NodeSpec,
 
-    /// How many pairs of periods; fewer than 6 have no interval
+    /// How many pairs of periods; 6 at least, as fewer have no interval
     #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(6..=200))]
     pairs: u32,

@@ -7,6 +7,7 @@
  * before it was lowered.  The second page of a root (page-table isolation) is
  * charged with the first and not counted.
  */
+#include <linux/export.h>
 #include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/page_counter.h>
@@ -212,6 +213,7 @@ void pgtable_repl_memcg_forget(struct pgtable_repl_owner *owner)
 	}
 	WRITE_ONCE(owner->many_payers, false);
 }
+EXPORT_SYMBOL_GPL(pgtable_repl_memcg_forget);
 
 /* The group that a page is charged to, or NULL; under RCU. */
 static struct repl_group *repl_page_group(struct page *page)
@@ -250,6 +252,26 @@ bool pgtable_repl_group_charge(struct page *page)
 	}
 	rcu_read_unlock();
 	return !full;
+}
+
+/**
+ * pgtable_repl_group_count() - the same for a page that has become a copy already
+ * @page: the page
+ *
+ * Limits may be exceeded: who lets one become a copy has asked before.
+ *
+ * Context: any, also under page-table locks.
+ */
+void pgtable_repl_group_count(struct page *page)
+{
+	struct repl_group *group;
+
+	if (mem_cgroup_disabled())
+		return;
+	rcu_read_lock();
+	for (group = repl_page_group(page); group; group = group->parent)
+		atomic_long_inc(&group->pages);
+	rcu_read_unlock();
 }
 
 /**

@@ -2,6 +2,7 @@
 /*
  * Page-table replication: freeing pages of trees that have been taken down.
  */
+#include <linux/export.h>
 #include <linux/gfp.h>
 #include <linux/mm.h>
 #include <linux/rcupdate.h>
@@ -17,6 +18,22 @@ long pgtable_repl_freed(int nid)
 {
 	return atomic_long_read(&repl_freed[nid]);
 }
+
+/**
+ * pgtable_repl_went() - an owner frees pages itself of what it has taken down
+ * @owner: the owner, under its own lock and after pgtable_repl_dropped()
+ * @nodes: where
+ *
+ * Who asked is told that there was something to be had.
+ */
+void pgtable_repl_went(struct pgtable_repl_owner *owner, const nodemask_t *nodes)
+{
+	int nid;
+
+	for_each_node_mask(nid, *nodes)
+		atomic_long_add(READ_ONCE(owner->dropped_pages[nid]), &repl_freed[nid]);
+}
+EXPORT_SYMBOL_GPL(pgtable_repl_went);
 
 static void repl_free_order(struct page *page)
 {
@@ -149,4 +166,7 @@ void pgtable_repl_free_all(struct repl_freed *freed)
 {
 	pgtable_repl_free_pages(&freed->pages);
 	freed->nr = 0;
+	if (freed->by_rcu)
+		rcu_barrier();
+	freed->by_rcu = false;
 }

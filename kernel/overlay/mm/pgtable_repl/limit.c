@@ -269,6 +269,21 @@ static bool repl_node_allowed(struct pgtable_repl_owner *owner, int nid)
 	return allowed;
 }
 
+static bool repl_node_room(struct pgtable_repl_owner *owner, int nid, unsigned int share,
+			   unsigned long pages)
+{
+	unsigned long max, have = 0;
+	int i;
+
+	if (repl_node_ran_out(nid) || !repl_node_allowed(owner, nid))
+		return false;
+	for (i = 0; i <= gfp_zone(GFP_KERNEL); i++)
+		have += zone_managed_pages(NODE_DATA(nid)->node_zones + i);
+	max = have / 100 * READ_ONCE(sysctl_pgtable_repl_node_max);
+	return node_page_state(NODE_DATA(nid), NR_PGTABLE_REPL) + pages +
+		(share ? max / share : 0) < max;
+}
+
 /**
  * pgtable_repl_node_room() - whether a node may hold more copies of an owner's
  * @owner: the owner
@@ -284,16 +299,21 @@ static bool repl_node_allowed(struct pgtable_repl_owner *owner, int nid)
 bool pgtable_repl_node_room(struct pgtable_repl_owner *owner, int nid,
 			    unsigned int share)
 {
-	unsigned long max, have = 0;
-	int i;
+	return repl_node_room(owner, nid, share, 0);
+}
 
-	if (repl_node_ran_out(nid) || !repl_node_allowed(owner, nid))
-		return false;
-	for (i = 0; i <= gfp_zone(GFP_KERNEL); i++)
-		have += zone_managed_pages(NODE_DATA(nid)->node_zones + i);
-	max = have / 100 * READ_ONCE(sysctl_pgtable_repl_node_max);
-	return node_page_state(NODE_DATA(nid), NR_PGTABLE_REPL) +
-		(share ? max / share : 0) < max;
+/**
+ * pgtable_repl_node_room_for() - the same for some pages more
+ * @owner: the owner
+ * @nid: the node
+ * @pages: how many
+ *
+ * Context: any.
+ */
+bool pgtable_repl_node_room_for(struct pgtable_repl_owner *owner, int nid,
+				unsigned long pages)
+{
+	return repl_node_room(owner, nid, 0, pages);
 }
 
 /**

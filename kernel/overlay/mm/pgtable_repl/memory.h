@@ -15,15 +15,13 @@
 #include <linux/mmzone.h>
 #include <linux/nodemask.h>
 #include <linux/pgtable_repl.h>
+#include <linux/pgtable_repl_owner.h>
 #include <linux/prctl.h>
 #include <linux/spinlock.h>
 #include "domain.h"
 
 struct mem_cgroup;
 struct obj_cgroup;
-
-/* Few processes are ever moved, fewer of them twice. */
-#define REPL_PAYERS		4
 
 /**
  * struct pgtable_copy - descriptor of a page that is a copy of a table
@@ -83,110 +81,6 @@ static inline struct page *pgtable_copy_page(const struct pgtable_copy *copy)
 	return (struct page *)copy;
 }
 
-struct pgtable_repl_owner;
-struct repl_wait;
-
-/**
- * struct pgtable_repl_owner_ops - what owners are asked for
- *
- * The memory layer knows of trees only by these.  All but @get may sleep, are called
- * without locks of owners, and wait for the owner's own for no longer than @wait
- * allows (for workers not at all; NULL: until the current task is killed).  -EAGAIN:
- * it could not be had, or not for long enough (@wait->got_on), come back.  Who changes
- * domains calls @withdraw with them frozen, and @trim comes from one worker at a time:
- * neither may do what waits for such a change, or for that worker.
- *
- * @module: whose functions these are, held while a walk calls one; who calls one for
- *	an owner of his own has a reference to it, which does; NULL: the kernel's
- * @get: get a reference, without sleeping; false: it is about to go
- * @put: put it; the last one may free the owner
- * @apply: what holds for it may have changed (vm.pgtable_repl_mode)
- * @withdraw: domains are about to mean something else: have nobody use what trees
- *	there are, without waiting for its lock; they go before others are built
- * @build: have on some nodes what is lacking there; calls pgtable_repl_building()
- *	under its lock
- * @drop: take down the trees of some nodes, to free memory; @pages gets what can be
- *	freed after a grace period; calls pgtable_repl_dropping() before, and
- *	pgtable_repl_dropped() after that, under its lock
- * @trim: take down what has not been used since the last look; true if there is more
- */
-struct pgtable_repl_owner_ops {
-	struct module *module;
-	bool (*get)(struct pgtable_repl_owner *owner);
-	void (*put)(struct pgtable_repl_owner *owner);
-	void (*apply)(struct pgtable_repl_owner *owner, struct repl_wait *wait);
-	void (*withdraw)(struct pgtable_repl_owner *owner);
-	int (*build)(struct pgtable_repl_owner *owner, const nodemask_t *nodes,
-		     struct repl_wait *wait);
-	int (*drop)(struct pgtable_repl_owner *owner, const nodemask_t *nodes,
-		    struct list_head *pages, struct repl_wait *wait);
-	bool (*trim)(struct pgtable_repl_owner *owner, struct repl_wait *wait);
-};
-
-/* A place on the list of owners: of one, by number, or of a walk, whose is 0. */
-struct repl_place {
-	struct list_head list;
-	u64 nr;
-};
-
-/**
- * struct pgtable_repl_owner - who has copies
- *
- * @ops: what it is asked for
- * @mm: whose group, cpuset and limits hold
- * @place: on the list of all of these; see owner.c
- * @policy: what is in force, written under its own lock
- * @policy_lock: and under this one, which nothing is done under but the copying
- * @forking: it belongs to a child whose fork may still fail
- * @forker: in a child that is being forked, the memory cgroup that pays for it;
- *	read under RCU
- * @fork_tables: how many tables its parent had when that began
- * @lacking: nodes on which a copy could not be made; set without a lock
- * @lacked: how often, ever
- * @rebuild: of these, those where it was not for want of memory; set after
- *	@lacking and cleared before, so that it does not get lost
- * @dropped: nodes whose tree was taken down to free memory
- * @dropped_at: when, in jiffies
- * @dropped_pages: how many pages that freed, by node, nr_node_ids elements; of no
- *	meaning but for those in @dropped
- * @payers: memory cgroups that copies were charged to since there are trees, which
- *	need not be the one that @mm's process is in by now; NULL: no more; added to
- *	without a lock, read under RCU
- * @many_payers: these are not all
- * @squeeze: the memory cgroup is short of memory: take the copies down
- * @busy_until: workers leave it alone until then, in jiffies: its lock was taken
- * @idle_more: a look for idle copies has not come to its end; written by idle.c alone
- * @held: pages that are going to be copies, and count for limits already
- * @node_pages: copies by node, nr_node_ids elements
- * @mems_allowed: nodes of the cpuset of @mm's process, when it was last seen
- */
-struct pgtable_repl_owner {
-	const struct pgtable_repl_owner_ops *ops;
-	struct mm_struct *mm;
-	struct repl_place place;
-	struct pgtable_repl_policy policy;
-	spinlock_t policy_lock;
-	bool forking;
-	struct mem_cgroup *forker;
-	unsigned long fork_tables;
-	nodemask_t lacking;
-	atomic_t lacked;
-	nodemask_t rebuild;
-	bool squeeze;
-	bool many_payers;
-	bool idle_more;
-	nodemask_t dropped;
-	unsigned long dropped_at;
-	long *dropped_pages;
-	struct obj_cgroup *payers[REPL_PAYERS];
-	unsigned long busy_until;
-	atomic_long_t held;
-	atomic_long_t *node_pages;
-#if defined(CONFIG_CPUSETS) && !defined(CONFIG_MEMCG)
-	nodemask_t mems_allowed;
-#endif
-};
-
 /* Set by or for the process itself: no group's or system's policy changes it. */
 static inline bool repl_policy_is_own(const struct pgtable_repl_policy *policy)
 {
@@ -200,48 +94,10 @@ static inline bool pgtable_repl_is_lazy(const struct pgtable_repl_policy *policy
 	return policy->mode == PR_PGTABLE_REPL_LAZY;
 }
 
-/**
- * struct repl_freed - pages of trees that a walk has taken down
- * @pages: by page->lru, as of pgtable_repl_free_pages()
- * @nr: how many
- *
- * Those of several address spaces share a grace period: there may be thousands,
- * with few pages each.
- */
-struct repl_freed {
-	struct list_head pages;
-	unsigned long nr;
-};
-
 /* So many are freed at the latest. */
 #define REPL_BATCH_MAX		512
 
 #define REPL_FREED_INIT(name)	{ .pages = LIST_HEAD_INIT((name).pages) }
-
-/**
- * struct repl_wait - how long a change waits for address spaces that are busy
- * @left: in jiffies; for all that it goes through together
- * @freed: gets the pages of trees that are taken down, for
- *	pgtable_repl_free_all(); NULL: each address space's are freed with it
- * @busy: one was left as it is; come back
- * @got_on: of one, some of what is outdated has gone, busy or not
- * @insist: queue up for locks for so long, in jiffies, on the worker of
- *	pgtable_repl_insist_work()
- * @since: but not for those that it was in vain for since then, in jiffies
- *
- * A process can hold its mmap lock for as long as it likes: by a page fault on a
- * file whose server does not answer, or on a frozen file system.  Who changes
- * something for others must not wait for it, and not queue up for the lock
- * either, but for a moment (@insist): that stops its readers, too, such as ps.
- */
-struct repl_wait {
-	unsigned long left;
-	struct repl_freed *freed;
-	bool busy;
-	bool got_on;
-	unsigned long insist;
-	unsigned long since;
-};
 
 /* Of a user who changes many at a time, and of workers. */
 #define REPL_WAIT_USER		((struct repl_wait){ .left = 2 * HZ })
@@ -300,12 +156,6 @@ struct repl_walk {
 	u64 end;		/* later ones are left out */
 };
 
-int pgtable_repl_owner_init(struct pgtable_repl_owner *owner,
-			    const struct pgtable_repl_owner_ops *ops,
-			    struct mm_struct *mm, gfp_t gfp);
-void pgtable_repl_owner_exit(struct pgtable_repl_owner *owner);
-void pgtable_repl_owner_add(struct pgtable_repl_owner *owner);
-void pgtable_repl_owner_del(struct pgtable_repl_owner *owner);
 void pgtable_repl_owner_put(struct pgtable_repl_owner *owner);
 void repl_walk_begin(struct repl_walk *walk);
 void repl_walk_end(struct repl_walk *walk);
@@ -325,6 +175,7 @@ long pgtable_repl_pages(struct pgtable_repl_owner *owner);
 unsigned long pgtable_repl_dropped_pages(struct pgtable_repl_owner *owner);
 void pgtable_repl_was_busy(struct pgtable_repl_owner *owner, unsigned long begun);
 bool pgtable_repl_busy(struct pgtable_repl_owner *owner);
+bool pgtable_repl_any_owner(void);
 
 /* How long a tree that was taken down stays down at least. */
 #define REPL_DROPPED_MIN	(10 * HZ)
@@ -344,6 +195,8 @@ static inline void pgtable_repl_learn_cpuset(struct pgtable_repl_owner *owner) {
 #endif
 bool pgtable_repl_node_room(struct pgtable_repl_owner *owner, int nid,
 			    unsigned int share);
+bool pgtable_repl_node_room_for(struct pgtable_repl_owner *owner, int nid,
+				unsigned long pages);
 /*
  * For what an owner needs beside copies, where others ask that it has some: nobody of
  * its memory cgroup is killed for that.
@@ -363,25 +216,17 @@ void pgtable_repl_process_uncharge(struct pgtable_repl_owner *owner,
 unsigned long pgtable_repl_fork_lacks(struct pgtable_repl_owner *owner);
 
 /* repair.c */
-void pgtable_repl_lacks(struct pgtable_repl_owner *owner, int nid);
 void pgtable_repl_rebuild(struct pgtable_repl_owner *owner,
 			  const nodemask_t *nodes);
 bool pgtable_repl_known_lacking(struct pgtable_repl_owner *owner,
 				const nodemask_t *nodes);
 bool pgtable_repl_worth_building(struct pgtable_repl_owner *owner,
 				 const nodemask_t *nodes);
-nodemask_t pgtable_repl_building(struct pgtable_repl_owner *owner,
-			   const nodemask_t *nodes);
-void pgtable_repl_repair_later(void);
 bool pgtable_repl_dying(struct pgtable_repl_owner *owner);
 void pgtable_repl_refill(struct pgtable_repl_owner *owner, struct repl_wait *wait);
 
 /* pressure.c */
 void pgtable_repl_squeeze(struct pgtable_repl_owner *owner);
-void pgtable_repl_dropping(struct pgtable_repl_owner *owner,
-			   const nodemask_t *nodes);
-void pgtable_repl_dropped(struct pgtable_repl_owner *owner,
-			  const nodemask_t *nodes);
 void pgtable_repl_drop(struct pgtable_repl_owner *owner, struct repl_wait *wait);
 void pgtable_repl_give_back(struct mem_cgroup *memcg, long pages,
 			    struct repl_wait *wait);
@@ -404,12 +249,12 @@ void pgtable_repl_memcg_forked(struct pgtable_repl_owner *owner);
 bool pgtable_repl_group_room(struct mem_cgroup *memcg, unsigned int share,
 			     unsigned long pages);
 bool pgtable_repl_group_charge(struct page *page);
+void pgtable_repl_group_count(struct page *page);
 void pgtable_repl_group_uncharge(struct page *page);
 void pgtable_repl_group_pays(struct page *page,
 			     struct pgtable_repl_owner *owner);
 bool pgtable_repl_memcg_pays(struct pgtable_repl_owner *owner,
 			     struct mem_cgroup *memcg, bool maybe);
-void pgtable_repl_memcg_forget(struct pgtable_repl_owner *owner);
 long pgtable_repl_memcg_pages(struct mem_cgroup *memcg);
 unsigned long pgtable_repl_memcg_want(struct mem_cgroup *memcg,
 				      unsigned long pages);
@@ -463,6 +308,7 @@ static inline bool pgtable_repl_group_charge(struct page *page)
 	return true;
 }
 
+static inline void pgtable_repl_group_count(struct page *page) { }
 static inline void pgtable_repl_group_uncharge(struct page *page) { }
 
 static inline void pgtable_repl_group_pays(struct page *page,
@@ -475,8 +321,6 @@ static inline bool pgtable_repl_memcg_pays(struct pgtable_repl_owner *owner,
 {
 	return false;
 }
-
-static inline void pgtable_repl_memcg_forget(struct pgtable_repl_owner *owner) { }
 
 static inline long pgtable_repl_memcg_pages(struct mem_cgroup *memcg)
 {

@@ -2,6 +2,7 @@
 /*
  * Page-table replication: the list of all who have copies, and what they have.
  */
+#include <linux/export.h>
 #include <linux/jiffies.h>
 #include <linux/list.h>
 #include <linux/module.h>
@@ -13,6 +14,16 @@
 static LIST_HEAD(repl_list);	/* every owner, by its number, and walks */
 static DEFINE_SPINLOCK(repl_list_lock);
 static u64 repl_list_nr;		/* of the last one */
+
+static void repl_owner_last(struct work_struct *work)
+{
+	struct pgtable_repl_owner *owner = container_of(work, struct pgtable_repl_owner,
+							last);
+	struct module *module = owner->module;
+
+	owner->ops->put(owner);
+	module_put(module);
+}
 
 /**
  * pgtable_repl_owner_init() - make an owner without copies
@@ -39,11 +50,26 @@ int pgtable_repl_owner_init(struct pgtable_repl_owner *owner,
 	owner->ops = ops;
 	owner->mm = mm;
 	owner->busy_until = jiffies;
+	INIT_WORK(&owner->last, repl_owner_last);
 #if defined(CONFIG_CPUSETS) && !defined(CONFIG_MEMCG)
 	nodes_setall(owner->mems_allowed);
 #endif
 	return 0;
 }
+EXPORT_SYMBOL_GPL(pgtable_repl_owner_init);
+
+/**
+ * pgtable_repl_owner_runs() - what an owner is asked for runs code of a module
+ * @owner: the owner, which nobody finds yet
+ * @code: some of it; the caller keeps the module, and modules that this one uses, from going
+ */
+void pgtable_repl_owner_runs(struct pgtable_repl_owner *owner, const void *code)
+{
+	preempt_disable();
+	owner->module = __module_text_address((unsigned long)code);
+	preempt_enable();
+}
+EXPORT_SYMBOL_GPL(pgtable_repl_owner_runs);
 
 /**
  * pgtable_repl_owner_exit() - free what an owner has beside itself
@@ -54,6 +80,7 @@ void pgtable_repl_owner_exit(struct pgtable_repl_owner *owner)
 	kfree(owner->node_pages);
 	kfree(owner->dropped_pages);
 }
+EXPORT_SYMBOL_GPL(pgtable_repl_owner_exit);
 
 /**
  * pgtable_repl_owner_add() - have walks find an owner
@@ -66,6 +93,7 @@ void pgtable_repl_owner_add(struct pgtable_repl_owner *owner)
 	list_add_tail(&owner->place.list, &repl_list);
 	spin_unlock(&repl_list_lock);
 }
+EXPORT_SYMBOL_GPL(pgtable_repl_owner_add);
 
 /**
  * pgtable_repl_owner_del() - have walks find an owner no more
@@ -81,17 +109,28 @@ void pgtable_repl_owner_del(struct pgtable_repl_owner *owner)
 	list_del(&owner->place.list);
 	spin_unlock(&repl_list_lock);
 }
+EXPORT_SYMBOL_GPL(pgtable_repl_owner_del);
+
+/**
+ * pgtable_repl_any_owner() - whether anybody may have copies
+ *
+ * Walks count, too.
+ *
+ * Context: any.
+ */
+bool pgtable_repl_any_owner(void)
+{
+	return !list_empty(&repl_list);
+}
 
 /* Get a reference, and one to who has the functions. */
 static bool repl_owner_get(struct pgtable_repl_owner *owner)
 {
-	const struct pgtable_repl_owner_ops *ops = owner->ops;
-
-	if (!try_module_get(ops->module))
+	if (!try_module_get(owner->module))
 		return false;
-	if (ops->get(owner))
+	if (owner->ops->get(owner))
 		return true;
-	module_put(ops->module);
+	module_put(owner->module);
 	return false;
 }
 
@@ -104,9 +143,15 @@ static bool repl_owner_get(struct pgtable_repl_owner *owner)
 void pgtable_repl_owner_put(struct pgtable_repl_owner *owner)
 {
 	const struct pgtable_repl_owner_ops *ops = owner->ops;
+	struct module *module = owner->module;
 
-	ops->put(owner);
-	module_put(ops->module);
+	if (ops->put_unless_last && !ops->put_unless_last(owner)) {
+		queue_work(system_unbound_wq, &owner->last);
+		return;
+	}
+	if (!ops->put_unless_last)
+		ops->put(owner);
+	module_put(module);
 }
 
 /**

@@ -379,6 +379,52 @@ static void owner_is_asked_to_drop(struct kunit *test)
 	__free_page(page);
 }
 
+/* Who finds pages himself asks first, and counts those that have become copies. */
+static void owner_finds_its_own_pages(struct kunit *test)
+{
+	unsigned long max = sysctl_pgtable_repl_process_max;
+	struct fake *fake = fake_new(test->priv);
+	int nid, node_max = sysctl_pgtable_repl_node_max;
+	struct pgtable_repl_owner *owner;
+	struct page *page;
+	nodemask_t one;
+	long freed;
+
+	KUNIT_ASSERT_NOT_NULL(test, fake);
+	owner = &fake->owner;
+	nid = first_node(owner->policy.nodes);
+	one = nodemask_of_node(nid);
+	page = alloc_pages_node(nid, GFP_KERNEL_ACCOUNT | __GFP_THISNODE, 0);
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	KUNIT_EXPECT_TRUE(test, pgtable_repl_may_grow(owner, nid, 1));
+	KUNIT_EXPECT_TRUE(test, nodes_empty(owner->lacking));
+	pgtable_repl_adopt(owner, page);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_pages(owner), 1);
+
+	/* This is not made later; what a node has no room for is. */
+	WRITE_ONCE(sysctl_pgtable_repl_process_max, 1);
+	KUNIT_EXPECT_FALSE(test, pgtable_repl_may_grow(owner, nid, 1));
+	WRITE_ONCE(sysctl_pgtable_repl_process_max, max);
+	KUNIT_EXPECT_TRUE(test, nodes_empty(owner->lacking));
+	WRITE_ONCE(sysctl_pgtable_repl_node_max, 0);
+	KUNIT_EXPECT_FALSE(test, pgtable_repl_may_grow(owner, nid, 1));
+	WRITE_ONCE(sysctl_pgtable_repl_node_max, node_max);
+	KUNIT_EXPECT_TRUE(test, nodes_equal(owner->lacking, one));
+	pgtable_repl_building(owner, &one);
+	KUNIT_EXPECT_EQ(test, atomic_long_read(&owner->held), 0);
+
+	/* What goes is told to who has asked. */
+	freed = pgtable_repl_freed(nid);
+	pgtable_repl_dropping(owner, &one);
+	pgtable_repl_disown(owner, page);
+	pgtable_repl_dropped(owner, &one);
+	pgtable_repl_went(owner, &one);
+	KUNIT_EXPECT_GT(test, pgtable_repl_freed(nid), freed);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_pages(owner), 0);
+	nodes_clear(owner->dropped);
+	__free_page(page);
+}
+
 static int owner_init(struct kunit *test)
 {
 	test->priv = mm_alloc();
@@ -405,6 +451,7 @@ static struct kunit_case owner_cases[] = {
 	KUNIT_CASE(owner_lacks_more_than_is_known),
 	KUNIT_CASE(owner_pages_count_as_freed),
 	KUNIT_CASE(owner_is_asked_to_drop),
+	KUNIT_CASE(owner_finds_its_own_pages),
 	{ }
 };
 

@@ -9,6 +9,7 @@
  */
 #include <linux/cpuhotplug.h>
 #include <linux/debugfs.h>
+#include <linux/export.h>
 #include <linux/fault-inject.h>
 #include <linux/gfp.h>
 #include <linux/memcontrol.h>
@@ -465,6 +466,13 @@ void pgtable_repl_free_page(struct pgtable_repl_owner *owner, struct page *page)
 	__free_page(page);
 }
 
+static void repl_count(struct pgtable_repl_owner *owner, struct page *page, int sign)
+{
+	mod_node_page_state(page_pgdat(page), NR_PGTABLE_REPL, sign);
+	count_vm_event(sign > 0 ? PGTABLE_REPL_ALLOC : PGTABLE_REPL_FREE);
+	atomic_long_add(sign, &owner->node_pages[page_to_nid(page)]);
+}
+
 /**
  * pgtable_repl_count() - count a page in or out of the copies of an owner
  * @owner: the owner
@@ -474,9 +482,7 @@ void pgtable_repl_free_page(struct pgtable_repl_owner *owner, struct page *page)
 void pgtable_repl_count(struct pgtable_repl_owner *owner, struct page *page,
 			int sign)
 {
-	mod_node_page_state(page_pgdat(page), NR_PGTABLE_REPL, sign);
-	count_vm_event(sign > 0 ? PGTABLE_REPL_ALLOC : PGTABLE_REPL_FREE);
-	atomic_long_add(sign, &owner->node_pages[page_to_nid(page)]);
+	repl_count(owner, page, sign);
 	if (sign > 0) {
 		pgtable_repl_process_uncharge(owner, 1);
 		pgtable_repl_group_pays(page, owner);
@@ -484,6 +490,100 @@ void pgtable_repl_count(struct pgtable_repl_owner *owner, struct page *page,
 		pgtable_repl_group_uncharge(page);
 	}
 }
+
+/* Whether there is room, but for that in memory of the owner's group. */
+static bool repl_may_have(struct pgtable_repl_owner *owner, struct mem_cgroup *memcg,
+			  int nid, unsigned long pages)
+{
+	return node_online(nid) && pgtable_repl_node_room_for(owner, nid, pages - 1) &&
+	       !pgtable_repl_forbidden(owner, memcg, nid) &&
+	       pgtable_repl_group_room(memcg, 0, pages);
+}
+
+/**
+ * pgtable_repl_has_room() - whether limits let an owner have more copies on a node
+ * @owner: the owner, which finds pages for them itself
+ * @nid: the node
+ * @pages: how many, 1 at least
+ *
+ * Context: any, also under spinlocks.
+ */
+bool pgtable_repl_has_room(struct pgtable_repl_owner *owner, int nid, unsigned long pages)
+{
+	struct mem_cgroup *memcg;
+	bool room;
+
+	if (!pgtable_repl_process_charge(owner, pages))
+		return false;
+	pgtable_repl_process_uncharge(owner, pages);
+	memcg = pgtable_repl_get_memcg(owner);
+	room = repl_may_have(owner, memcg, nid, pages) &&
+	       pgtable_repl_memcg_room(memcg, REPL_MEMCG_SHARE, pages);
+	mem_cgroup_put(memcg);
+	return room;
+}
+EXPORT_SYMBOL_GPL(pgtable_repl_has_room);
+
+/**
+ * pgtable_repl_may_grow() - the same for what is made now
+ * @owner: the owner
+ * @nid: the node
+ * @pages: how many, 1 at least
+ *
+ * Asked before they are made: who asks at the same time may exceed a limit by as many.
+ * What is refused is built later, as for pgtable_repl_alloc_page(); and if it is for
+ * want of memory of the owner's group, what copies it has are taken down soon.
+ *
+ * Context: any, also under spinlocks.
+ */
+bool pgtable_repl_may_grow(struct pgtable_repl_owner *owner, int nid,
+			   unsigned long pages)
+{
+	struct mem_cgroup *memcg;
+	bool may, room;
+
+	if (!pgtable_repl_process_charge(owner, pages))
+		return false;
+	pgtable_repl_process_uncharge(owner, pages);
+	memcg = pgtable_repl_get_memcg(owner);
+	may = repl_may_have(owner, memcg, nid, pages);
+	room = pgtable_repl_memcg_room(memcg, REPL_MEMCG_SHARE, pages);
+	mem_cgroup_put(memcg);
+	if (!room && pgtable_repl_pages(owner))
+		pgtable_repl_squeeze(owner);
+	if (!may || !room)
+		pgtable_repl_lacks(owner, nid);
+	return may && room;
+}
+EXPORT_SYMBOL_GPL(pgtable_repl_may_grow);
+
+/**
+ * pgtable_repl_adopt() - a page that an owner has is a copy from now on
+ * @owner: the owner
+ * @page: the page, charged as it is
+ *
+ * Context: any, also under spinlocks.
+ */
+void pgtable_repl_adopt(struct pgtable_repl_owner *owner, struct page *page)
+{
+	pgtable_repl_group_count(page);
+	repl_count(owner, page, 1);
+	pgtable_repl_group_pays(page, owner);
+}
+EXPORT_SYMBOL_GPL(pgtable_repl_adopt);
+
+/**
+ * pgtable_repl_disown() - and no more
+ * @owner: the owner
+ * @page: the page, of pgtable_repl_adopt(), still charged
+ *
+ * Context: any, also under spinlocks.
+ */
+void pgtable_repl_disown(struct pgtable_repl_owner *owner, struct page *page)
+{
+	pgtable_repl_count(owner, page, -1);
+}
+EXPORT_SYMBOL_GPL(pgtable_repl_disown);
 
 static int __init repl_reserve_init(void)
 {

@@ -15,6 +15,7 @@
  * reclaim of the cgroup, through another shrinker.  That one waits: a cgroup has
  * nobody who asks once more before something is killed.
  */
+#include <linux/export.h>
 #include <linux/log2.h>
 #include <linux/memcontrol.h>
 #include <linux/notifier.h>
@@ -143,8 +144,7 @@ struct repl_batch {
 
 static void repl_batch_init(struct repl_batch *batch)
 {
-	INIT_LIST_HEAD(&batch->freed.pages);
-	batch->freed.nr = 0;
+	batch->freed = (struct repl_freed)REPL_FREED_INIT(batch->freed);
 	batch->all = 0;
 }
 
@@ -184,6 +184,7 @@ void pgtable_repl_dropping(struct pgtable_repl_owner *owner,
 		WRITE_ONCE(owner->dropped_pages[nid],
 			   atomic_long_read(&owner->node_pages[nid]));
 }
+EXPORT_SYMBOL_GPL(pgtable_repl_dropping);
 
 /**
  * pgtable_repl_dropped() - trees of an owner have been taken down to free memory
@@ -204,6 +205,7 @@ void pgtable_repl_dropped(struct pgtable_repl_owner *owner,
 	WRITE_ONCE(owner->dropped_at, jiffies);
 	nodes_or(owner->dropped, owner->dropped, *nodes);
 }
+EXPORT_SYMBOL_GPL(pgtable_repl_dropped);
 
 /*
  * Have the trees of @owner on @nodes taken down, until there is memory again.
@@ -213,6 +215,7 @@ static bool repl_drop_one(struct pgtable_repl_owner *owner,
 			  const nodemask_t *nodes, struct repl_batch *batch,
 			  struct repl_wait *wait)
 {
+	long had = pgtable_repl_pages(owner);
 	unsigned long begun = jiffies;
 	LIST_HEAD(pages);
 	int err;
@@ -225,6 +228,9 @@ static bool repl_drop_one(struct pgtable_repl_owner *owner,
 		pgtable_repl_was_busy(owner, begun);
 		return false;
 	}
+	/* Those that it frees itself count as well, so that all have their turn. */
+	if (list_empty(&pages))
+		batch->all += max(had - pgtable_repl_pages(owner), 0L);
 	repl_batch_add(batch, &pages);
 	return true;
 }
@@ -573,7 +579,8 @@ static int repl_oom(struct notifier_block *nb, unsigned long unused, void *arg)
 	long gain;
 	int nid;
 
-	if (!pgtable_repl_active())
+	/* Virtual machines have copies while no process has. */
+	if (!pgtable_repl_any_owner())
 		return NOTIFY_OK;
 	for_each_node_state(nid, N_NORMAL_MEMORY) {
 		/* Others may be what their page cache leaves, above this. */

@@ -8,6 +8,7 @@
  * down to free memory (pressure.c) is built again when the node has had room for
  * a while.
  */
+#include <linux/export.h>
 #include <linux/memcontrol.h>
 #include <linux/sched/signal.h>
 #include <linux/workqueue.h>
@@ -42,6 +43,7 @@ void pgtable_repl_repair_later(void)
 	queue_delayed_work(system_unbound_wq, &repl_repair_work,
 			   repl_repair_in(REPL_DROPPED_MIN));
 }
+EXPORT_SYMBOL_GPL(pgtable_repl_repair_later);
 
 static void repl_lacks(struct pgtable_repl_owner *owner, int nid)
 {
@@ -62,6 +64,7 @@ void pgtable_repl_lacks(struct pgtable_repl_owner *owner, int nid)
 	atomic_inc(&owner->lacked);
 	repl_lacks(owner, nid);
 }
+EXPORT_SYMBOL_GPL(pgtable_repl_lacks);
 
 /**
  * pgtable_repl_rebuild() - trees were withdrawn or not made; see to it later
@@ -156,6 +159,7 @@ nodemask_t pgtable_repl_building(struct pgtable_repl_owner *owner,
 	nodes_andnot(owner->dropped, owner->dropped, *nodes);
 	return noted;
 }
+EXPORT_SYMBOL_GPL(pgtable_repl_building);
 
 /* Whether there was no room on any of @nodes, and that is all there is to see to. */
 bool pgtable_repl_known_lacking(struct pgtable_repl_owner *owner,

@@ -79,16 +79,8 @@ const char *kvm_repl_unable(struct kvm *kvm)
  */
 u8 kvm_repl_key_of_cpu(struct kvm_repl *repl, int cpu)
 {
-	unsigned int domain;
-	u8 key;
+	u8 key = kvm_repl_own_key(repl, cpu);
 
-	if (READ_ONCE(repl->map.mode) != KVM_REPL_LAZY ||
-	    READ_ONCE(repl->map.gen) != pgtable_repl_generation())
-		return READ_ONCE(repl->map.fallback);
-	domain = pgtable_repl_cpu_to_domain(cpu);
-	if (domain >= KVM_REPL_DOMAINS)
-		return READ_ONCE(repl->map.fallback);
-	key = READ_ONCE(repl->map.key_of[domain]);
 	return test_bit(key, repl->full) ? READ_ONCE(repl->map.fallback) : key;
 }
 
@@ -104,7 +96,8 @@ void __kvm_repl_vcpu_load(struct kvm_vcpu *vcpu, int cpu)
 	if (!vcpu->wants_to_run)
 		return;
 	key = kvm_repl_key_of_cpu(repl, cpu);
-	kvm_repl_stamp(repl, key);
+	/* It would use that one, if there were room. */
+	kvm_repl_stamp(repl, kvm_repl_own_key(repl, cpu));
 	if (key != vcpu->arch.repl_key)
 		kvm_make_request(KVM_REQ_MMU_FREE_OBSOLETE_ROOTS, vcpu);
 	if (READ_ONCE(repl->map.mode) == KVM_REPL_LAZY &&
@@ -147,7 +140,7 @@ void __kvm_repl_switch(struct kvm_vcpu *vcpu)
 	other = key != vcpu->arch.repl_key;
 	if (other) {
 		WRITE_ONCE(vcpu->arch.repl_key, key);
-		kvm_repl_stamp(repl, key);
+		kvm_repl_stamp(repl, kvm_repl_own_key(repl, smp_processor_id()));
 		atomic_long_inc(&repl->switches);
 	}
 	preempt_enable();
@@ -170,71 +163,6 @@ void __kvm_repl_switch(struct kvm_vcpu *vcpu)
 			roots |= KVM_MMU_ROOT_PREVIOUS(i);
 	if (roots)
 		kvm_mmu_free_roots(vcpu->kvm, mmu, roots);
-}
-
-/* Change the map; drop what it does not name then. */
-static int kvm_repl_change(struct kvm_repl *repl, enum kvm_repl_mode mode,
-			   const nodemask_t *nodes)
-{
-	DECLARE_BITMAP(keep, KVM_REPL_KEYS) = { 0 };
-	struct kvm_repl_count *count;
-	struct kvm_repl_map *new;
-	unsigned int i;
-	int err = -ENOMEM;
-
-	lockdep_assert_held(&repl->lock);
-	new = kzalloc(sizeof(*new), GFP_KERNEL);
-	count = kvm_repl_count(repl->kvm);
-	if (!new || !count)
-		goto out;
-	err = kvm_repl_plan(&repl->map, count, mode, nodes, new);
-	if (err)
-		goto out;
-	/* Keys of trees that are still to be built are not idle. */
-	for (i = 0; i < KVM_REPL_KEYS; i++)
-		kvm_repl_stamp(repl, i);
-	kvm_repl_publish(repl, new);
-	__set_bit(new->fallback, keep);
-	for (i = 0; i < KVM_REPL_DOMAINS; i++)
-		__set_bit(new->key_of[i], keep);
-	kvm_repl_drop(repl, keep);
-out:
-	kvm_repl_count_free(count);
-	kfree(new);
-	return err;
-}
-
-/*
- * kvm_repl_change() to trees by domain.  Trees of domains that are others by now go
- * first: under their keys, other domains would take them for their own.
- */
-static int kvm_repl_change_lazy(struct kvm_repl *repl, const nodemask_t *nodes)
-{
-	int err = 0;
-
-	if (kvm_repl_outdated(repl))
-		err = kvm_repl_change(repl, KVM_REPL_OFF, nodes);
-	return err ?: kvm_repl_change(repl, KVM_REPL_LAZY, nodes);
-}
-
-/*
- * If the host's domains have changed, vCPUs use the fallback, or are about to.  Have
- * none of what was there by the old numbers, then begin again.
- */
-static void kvm_repl_renew(struct kvm_repl *repl)
-{
-	nodemask_t nodes, able;
-
-	lockdep_assert_held(&repl->lock);
-	if (!kvm_repl_outdated(repl))
-		return;
-	/* Their keys are about to be those of other trees. */
-	bitmap_zero(repl->full, KVM_REPL_KEYS);
-	nodes = repl->map.nodes;
-	kvm_repl_nodes(&able);
-	nodes_and(nodes, nodes, able);
-	/* Without memory for it, or domains there, one tree it is. */
-	kvm_repl_change_lazy(repl, &nodes);
 }
 
 /* A vCPU, or a look for idle trees, has found the map to be of other domains. */
@@ -264,13 +192,13 @@ static struct kvm_repl *kvm_repl_get(struct kvm *kvm)
 	repl = kvzalloc(struct_size(repl, pools, nr_node_ids), GFP_KERNEL_ACCOUNT);
 	if (!repl)
 		goto out;
-	if (kvm_repl_pools_alloc(repl)) {
+	repl->kvm = kvm;
+	if (kvm_repl_pools_alloc(repl) || kvm_repl_owner_init(repl)) {
 		kvm_repl_pools_free(repl);
 		kvfree(repl);
 		repl = NULL;
 		goto out;
 	}
-	repl->kvm = kvm;
 	mutex_init(&repl->lock);
 	repl->max = KVM_REPL_NO_MAX;
 	INIT_WORK(&repl->work, kvm_repl_work);
@@ -345,7 +273,8 @@ int kvm_repl_set(struct kvm *kvm, enum kvm_repl_mode mode, const nodemask_t *nod
 					      kvm_repl_change(repl, mode, nodes);
 		if (err)
 			WRITE_ONCE(repl->max, was);
-		kvm_repl_evict(repl, 0);
+		else
+			kvm_repl_evict(repl, 0);
 		kvm_repl_unlock(repl);
 	}
 	if (err && repl)
@@ -376,8 +305,7 @@ int kvm_repl_trim(struct kvm *kvm)
 	if (mutex_lock_interruptible(&repl->lock))
 		return -EINTR;
 	/* With no vCPU running, nobody else has found out. */
-	kvm_repl_renew(repl);
-	err = kvm_repl_drop_idle(repl, 0);
+	err = kvm_repl_renew(repl) ?: kvm_repl_drop_idle(repl, 0);
 	kvm_repl_unlock(repl);
 	return err;
 }
@@ -398,8 +326,7 @@ int kvm_repl_move_now(struct kvm *kvm)
 	if (mutex_lock_interruptible(&repl->lock))
 		return -EINTR;
 	/* With no vCPU running, nobody else has found out. */
-	kvm_repl_renew(repl);
-	err = kvm_repl_move_by_hand(repl);
+	err = kvm_repl_renew(repl) ?: kvm_repl_move_by_hand(repl);
 	kvm_repl_unlock(repl);
 	return err;
 }
@@ -434,9 +361,12 @@ static void kvm_repl_cancel(struct kvm_repl *repl)
  */
 void kvm_repl_pre_destroy_vm(struct kvm *kvm)
 {
+	if (!kvm_repl_has(kvm))
+		return;
 	/* They ask vCPUs, which are going to be freed; and nobody queues them any more. */
-	if (kvm_repl_has(kvm))
-		kvm_repl_cancel(kvm->arch.repl);
+	kvm_repl_cancel(kvm->arch.repl);
+	if (kvm->arch.repl->listed)
+		pgtable_repl_owner_del(&kvm->arch.repl->owner);
 }
 
 /**
@@ -450,11 +380,34 @@ void kvm_repl_uninit_vm(struct kvm *kvm)
 	/* One that could not be made has not passed kvm_repl_pre_destroy_vm(). */
 	kvm_repl_cancel(kvm->arch.repl);
 	kvm_repl_pools_free(kvm->arch.repl);
+	pgtable_repl_memcg_forget(&kvm->arch.repl->owner);
+	pgtable_repl_owner_exit(&kvm->arch.repl->owner);
 	kvfree(kvm->arch.repl);
 	kvm->arch.repl = NULL;
 }
 
 #ifdef CONFIG_KVM_PROVE_MMU
+/* What @vcpu runs next has no translations of before. */
+void kvm_repl_prove_flush(struct kvm_vcpu *vcpu)
+{
+	struct kvm_repl *repl = kvm_repl_of(vcpu->kvm);
+
+	vcpu->arch.repl_flushed = true;
+	vcpu->arch.repl_flush_nr = repl ? READ_ONCE(repl->zaps) : 0;
+}
+EXPORT_SYMBOL_GPL(kvm_repl_prove_flush);
+
+/* No tree is entered that was taken down without a flush since the last one. */
+static void kvm_repl_prove_tree(struct kvm_vcpu *vcpu, const struct kvm_mmu_page *root)
+{
+	struct kvm_repl *repl = kvm_repl_of(vcpu->kvm);
+
+	WARN_ONCE(repl && READ_ONCE(repl->zapped[root->role.domain]) > vcpu->arch.repl_flush_nr &&
+		  !kvm_test_request(KVM_REQ_MMU_FREE_OBSOLETE_ROOTS, vcpu) &&
+		  !kvm_test_request(KVM_REQ_TLB_FLUSH, vcpu),
+		  "vCPU %d enters a tree with translations of before\n", vcpu->vcpu_id);
+}
+
 /*
  * @vcpu is about to enter the guest, with interrupts off, after the last chance
  * for flushes.  No emulator keeps translations as hardware does: that a flush was
@@ -489,6 +442,8 @@ void kvm_repl_prove_entry(struct kvm_vcpu *vcpu)
 			  "vCPU %d enters with an invalid root\n", vcpu->vcpu_id);
 		read_unlock(&kvm->mmu_lock);
 	}
+	if (sp)
+		kvm_repl_prove_tree(vcpu, sp);
 }
 EXPORT_SYMBOL_GPL(kvm_repl_prove_entry);
 #endif

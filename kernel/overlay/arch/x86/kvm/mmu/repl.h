@@ -25,7 +25,7 @@ void __kvm_repl_around(struct kvm_vcpu *vcpu, struct kvm_page_fault *fault,
 		       struct tdp_iter *iter);
 void __kvm_repl_hint(struct kvm_vcpu *vcpu, const struct kvm_page_fault *fault,
 		     struct tdp_iter *iter);
-void __kvm_repl_account(struct kvm *kvm, const struct kvm_mmu_page *sp, int nr);
+void __kvm_repl_account(struct kvm *kvm, struct kvm_mmu_page *sp, int nr);
 void kvm_repl_init_vm(struct kvm *kvm);
 void kvm_repl_pre_destroy_vm(struct kvm *kvm);
 void kvm_repl_uninit_vm(struct kvm *kvm);
@@ -116,7 +116,7 @@ static inline void kvm_repl_mapped(struct kvm_vcpu *vcpu, struct kvm_page_fault 
 }
 
 /* @sp, no root, is a table of its tree from now on (@nr is 1), or no more (-1). */
-static inline void kvm_repl_account(struct kvm *kvm, const struct kvm_mmu_page *sp, int nr)
+static inline void kvm_repl_account(struct kvm *kvm, struct kvm_mmu_page *sp, int nr)
 {
 	if (kvm_repl_has(kvm))
 		__kvm_repl_account(kvm, sp, nr);
@@ -153,8 +153,7 @@ static inline void kvm_repl_cloned(struct kvm_vcpu *vcpu, struct kvm_mmu_page *s
 				   unsigned int nr) { }
 static inline void kvm_repl_mapped(struct kvm_vcpu *vcpu, struct kvm_page_fault *fault,
 				   struct tdp_iter *iter) { }
-static inline void kvm_repl_account(struct kvm *kvm, const struct kvm_mmu_page *sp,
-				    int nr) { }
+static inline void kvm_repl_account(struct kvm *kvm, struct kvm_mmu_page *sp, int nr) { }
 static inline void kvm_repl_init_vm(struct kvm *kvm) { }
 static inline void kvm_repl_pre_destroy_vm(struct kvm *kvm) { }
 static inline void kvm_repl_uninit_vm(struct kvm *kvm) { }
@@ -166,11 +165,7 @@ static inline void kvm_repl_create_debugfs(struct kvm *kvm) { }
 
 void kvm_repl_prove_entry(struct kvm_vcpu *vcpu);
 
-/* What @vcpu runs next has no translations of before. */
-static inline void kvm_repl_prove_flush(struct kvm_vcpu *vcpu)
-{
-	vcpu->arch.repl_flushed = true;
-}
+void kvm_repl_prove_flush(struct kvm_vcpu *vcpu);
 
 #else
 

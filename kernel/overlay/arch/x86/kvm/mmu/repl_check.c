@@ -26,11 +26,13 @@
  * struct kvm_repl_check - what was found
  * @kvm: in which virtual machine
  * @inner: of @tables, those that are no roots
+ * @of_key: of these, those of each key
  * @text: of the first violations; their number comes first in the file
  */
 struct kvm_repl_check {
 	struct kvm *kvm;
 	unsigned long violations, trees, tables, inner, leaves, misplaced;
+	unsigned long of_key[KVM_REPL_KEYS];
 	char text[KVM_REPL_CHECK_SHOWN][160];
 };
 
@@ -103,6 +105,11 @@ static void kvm_repl_check_table(struct kvm_repl_check *check, struct kvm_mmu_pa
 		return;
 
 	check->inner++;
+	check->of_key[root->role.domain]++;
+	if (repl && !root->role.invalid &&
+	    kvm_repl_is_copy(sp) != (root->role.domain != repl->base))
+		kvm_repl_violation(check, "copy gfn 0x%llx level %d key %u base %u", sp->gfn,
+				   level, root->role.domain, repl->base);
 	spte = kvm_tdp_mmu_read_spte(sp->ptep);
 	if (!is_shadow_present_pte(spte) || is_last_spte(spte, level + 1) ||
 	    spte_to_child_sp(spte) != sp)
@@ -153,6 +160,18 @@ static bool kvm_repl_check_some(struct kvm_repl_check *check, struct kvm_repl_cu
 	return sp;
 }
 
+/* How many tables of all keys are not those that were counted. */
+static long kvm_repl_miscounted(struct kvm_repl_check *check)
+{
+	struct kvm_repl *repl = kvm_repl_of(check->kvm);
+	unsigned int key;
+	long sum = 0;
+
+	for (key = 0; repl && key < KVM_REPL_KEYS; key++)
+		sum += abs(atomic_long_read(&repl->tables[key]) - (long)check->of_key[key]);
+	return sum;
+}
+
 /* How many tables were not reached, or reached twice; -EINTR for who is being killed. */
 static int kvm_repl_check_once(struct kvm_repl_check *check, long *missed)
 {
@@ -182,7 +201,7 @@ static int kvm_repl_check_once(struct kvm_repl_check *check, long *missed)
 	if (!going && roots == kvm_repl_roots(kvm) &&
 	    counted == atomic64_read(&kvm->arch.tdp_mmu_pages) &&
 	    seq == READ_ONCE(kvm->mmu_invalidate_seq))
-		*missed = counted - (long)check->inner;
+		*missed = counted - (long)check->inner ?: kvm_repl_miscounted(check);
 	return 0;
 }
 

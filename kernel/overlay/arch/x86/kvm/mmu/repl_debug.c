@@ -76,8 +76,10 @@ static int kvm_repl_show(struct seq_file *m, void *v)
 	seq_printf(m, "generation %u %u\n", repl ? repl->map.gen : 0,
 		   repl ? pgtable_repl_generation() : 0);
 	seq_printf(m, "fallback %u\n", repl ? repl->map.fallback : 0);
-	for (key = 0; key < KVM_REPL_KEYS; key++)
+	for (key = 0; key < KVM_REPL_KEYS; key++) {
 		kvm_repl_show_key(m, kvm, count, key);
+		cond_resched();
+	}
 	seq_printf(m, "switches %ld\n", repl ? atomic_long_read(&repl->switches) : 0);
 	seq_printf(m, "fallbacks %ld\n", repl ? atomic_long_read(&repl->fallbacks) : 0);
 	seq_printf(m, "drops %ld\n", repl ? atomic_long_read(&repl->drops) : 0);

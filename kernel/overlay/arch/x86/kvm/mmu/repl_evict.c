@@ -2,8 +2,6 @@
 /*
  * Nested page tables by translation domain: trees that there is no room for.
  */
-#include <linux/slab.h>
-
 #include "repl_internal.h"
 
 /* After so long it is seen whether others have taken down what they are at. */
@@ -25,24 +23,20 @@ static unsigned int kvm_repl_smallest(const struct kvm_repl_count *count,
 /*
  * Have domains use the fallback, the largest tree, until others fit.  Trees that somebody
  * else is taking down are not counted.
- *
- * Return: whether one had to go, or there is no memory to find out.
  */
-static bool kvm_repl_refuse(struct kvm_repl *repl)
+static void kvm_repl_refuse(struct kvm_repl *repl)
 {
 	DECLARE_BITMAP(keep, KVM_REPL_KEYS);
+	DECLARE_BITMAP(go, KVM_REPL_KEYS) = { 0 };
 	struct kvm_repl_count *count = kvm_repl_count(repl->kvm);
-	struct kvm_repl_map *new = kmemdup(&repl->map, sizeof(*new), GFP_KERNEL);
-	unsigned int key, domain;
+	unsigned int key, fallback;
 	unsigned long copies = 0;
-	bool gone = true;
 
-	if (!new || !count)
-		goto out;
-	gone = false;
-	new->fallback = kvm_repl_largest(&repl->map, count, NULL);
+	if (!count)
+		return;
+	fallback = kvm_repl_largest(&repl->map, count, NULL);
 	bitmap_fill(keep, KVM_REPL_KEYS);
-	__clear_bit(new->fallback, keep);
+	__clear_bit(fallback, keep);
 	for_each_set_bit(key, keep, KVM_REPL_KEYS)
 		copies += count->tables[key];
 	while (copies >= repl->max) {
@@ -51,23 +45,50 @@ static bool kvm_repl_refuse(struct kvm_repl *repl)
 			break;
 		copies -= count->tables[key];
 		__clear_bit(key, keep);
-		new->domain_of[key] = KVM_REPL_NO_DOMAIN;
-		new->node[key] = NUMA_NO_NODE;
-		gone = true;
+		__set_bit(key, go);
 	}
-	/* Do not ask vCPUs for nothing. */
-	if (!gone)
-		goto out;
-	__set_bit(new->fallback, keep);
-	for (domain = 0; domain < KVM_REPL_DOMAINS; domain++)
-		if (!test_bit(new->key_of[domain], keep))
-			new->key_of[domain] = new->fallback;
-	kvm_repl_publish(repl, new);
-	kvm_repl_drop(repl, keep);
-out:
 	kvm_repl_count_free(count);
-	kfree(new);
-	return gone;
+	kvm_repl_take_down(repl, fallback, go, NULL, true);
+}
+
+/* Limits of others come first: what they have refused is built later (repl_owner.c). */
+static void kvm_repl_deny(struct kvm_repl *repl)
+{
+	DECLARE_BITMAP(go, KVM_REPL_KEYS);
+	nodemask_t dropped;
+	unsigned int key;
+
+	bitmap_zero(go, KVM_REPL_KEYS);
+	for_each_set_bit(key, repl->denied, KVM_REPL_KEYS)
+		if (test_and_clear_bit(key, repl->denied))
+			__set_bit(key, go);
+	if (kvm_repl_take_down(repl, kvm_repl_most_tables(repl, NULL), go, &dropped, true))
+		pgtable_repl_repair_later();
+}
+
+/*
+ * Whether to wait for a tree to be idle, rather than take others down: for some time.  What
+ * vCPUs run on that sleep now and then looks like that, again and again.
+ */
+static bool kvm_repl_await_idle(struct kvm_repl *repl, unsigned long age)
+{
+	if (!kvm_repl_soon_idle(repl, age))
+		return false;
+	if (!repl->awaits)
+		repl->awaits = jiffies ?: 1;
+	return time_before(jiffies, repl->awaits + 2 * age);
+}
+
+/* Have who was refused tables ask again; the map may name the fallback by now. */
+static void kvm_repl_ask_again(struct kvm_repl *repl)
+{
+	bool any = false;
+	unsigned int key;
+
+	for_each_set_bit(key, repl->full, KVM_REPL_KEYS)
+		any |= test_and_clear_bit(key, repl->full);
+	if (any)
+		kvm_make_all_cpus_request(repl->kvm, KVM_REQ_MMU_FREE_OBSOLETE_ROOTS);
 }
 
 /**
@@ -76,30 +97,34 @@ out:
  * @age: trees that no vCPU has run on for so long, in jiffies, come first
  *
  * Those may come back.  Then the smallest go: their domains use the fallback until a mode
- * is set again, or the host's domains change.
+ * is set again, or the host's domains change.  While trees are about to be idle, or others
+ * take some down, nobody grows.
  *
  * Context: @repl->lock
  */
 void kvm_repl_evict(struct kvm_repl *repl, unsigned long age)
 {
-	bool refused = !bitmap_empty(repl->full, KVM_REPL_KEYS), fits = false;
+	bool lazy = repl->map.mode == KVM_REPL_LAZY && !kvm_repl_outdated(repl);
+	bool await = false;
 
 	lockdep_assert_held(&repl->lock);
-	if (repl->map.mode == KVM_REPL_LAZY && !kvm_repl_outdated(repl)) {
+	if (lazy) {
+		kvm_repl_deny(repl);
 		if (kvm_repl_at_max(repl))
 			kvm_repl_drop_idle(repl, age);
-		if (kvm_repl_at_max(repl))
-			fits = !kvm_repl_refuse(repl);
+		await = kvm_repl_at_max(repl) && kvm_repl_await_idle(repl, age);
+		if (!await && kvm_repl_at_max(repl))
+			kvm_repl_refuse(repl);
 	}
-	/* The rest is going: look again when it has. */
-	if (refused && fits && repl->max) {
+	if (!lazy)
+		bitmap_zero(repl->denied, KVM_REPL_KEYS);
+	if (!await)
+		repl->awaits = 0;
+	if (lazy && (await || repl->max) && kvm_repl_at_max(repl) &&
+	    !bitmap_empty(repl->full, KVM_REPL_KEYS))
 		queue_delayed_work(system_unbound_wq, &repl->evict, KVM_REPL_EVICT_AGAIN);
-		return;
-	}
-	bitmap_zero(repl->full, KVM_REPL_KEYS);
-	/* Whoever was asked before has chosen the fallback by these. */
-	if (refused && !kvm_repl_at_max(repl))
-		kvm_make_all_cpus_request(repl->kvm, KVM_REQ_MMU_FREE_OBSOLETE_ROOTS);
+	else
+		kvm_repl_ask_again(repl);
 }
 
 /**

@@ -65,7 +65,10 @@ static bool kvm_repl_runs(struct kvm_vcpu *vcpu)
 	       (!READ_ONCE(vcpu->scheduled_out) || READ_ONCE(vcpu->preempted));
 }
 
-/* Which trees are in use: now, or not longer than @age ago. */
+/*
+ * Which trees are in use: now, or not longer than @age ago.  Those that vCPUs would use if
+ * there were room for more tables are, and not what stands in for them.
+ */
 static void kvm_repl_used(struct kvm_repl *repl, unsigned long age, unsigned long *used)
 {
 	struct kvm_vcpu *vcpu;
@@ -76,7 +79,7 @@ static void kvm_repl_used(struct kvm_repl *repl, unsigned long age, unsigned lon
 	kvm_for_each_vcpu(i, vcpu, repl->kvm) {
 		if (!kvm_repl_runs(vcpu))
 			continue;
-		key = READ_ONCE(vcpu->arch.repl_key);
+		key = kvm_repl_own_key(repl, READ_ONCE(vcpu->cpu));
 		/* One that never leaves its CPU is loaded once. */
 		kvm_repl_stamp(repl, key);
 		__set_bit(key, used);
@@ -84,6 +87,26 @@ static void kvm_repl_used(struct kvm_repl *repl, unsigned long age, unsigned lon
 	for (key = 0; key < KVM_REPL_KEYS; key++)
 		if (jiffies - READ_ONCE(repl->last_run[key]) < age)
 			__set_bit(key, used);
+}
+
+/**
+ * kvm_repl_soon_idle() - whether a tree is not in use, and too young to be dropped for that
+ * @repl: of which virtual machine
+ * @age: as of kvm_repl_drop_idle()
+ *
+ * Context: @repl->lock
+ */
+bool kvm_repl_soon_idle(struct kvm_repl *repl, unsigned long age)
+{
+	DECLARE_BITMAP(now, KVM_REPL_KEYS);
+	unsigned int key;
+
+	kvm_repl_used(repl, 0, now);
+	for_each_clear_bit(key, now, KVM_REPL_KEYS)
+		if (atomic_long_read(&repl->tables[key]) > 0 &&
+		    jiffies - READ_ONCE(repl->last_run[key]) < age)
+			return true;
+	return false;
 }
 
 /*
@@ -121,7 +144,7 @@ static void kvm_repl_drop_strays(struct kvm_repl *repl)
 
 	__set_bit(repl->map.fallback, keep);
 	if (kvm_repl_idle_any(repl, keep))
-		kvm_repl_drop(repl, keep);
+		kvm_repl_drop(repl, keep, true);
 }
 
 /**
@@ -162,13 +185,16 @@ int kvm_repl_drop_idle(struct kvm_repl *repl, unsigned long age)
 	err = 0;
 	new->fallback = kvm_repl_largest(old, count, keep);
 	__set_bit(new->fallback, keep);
-	for (domain = 0; domain < KVM_REPL_DOMAINS; domain++)
-		if (!test_bit(old->key_of[domain], keep))
+	/* Also of those that have no tree of their own. */
+	for (domain = 0; domain < KVM_REPL_DOMAINS; domain++) {
+		key = old->key_of[domain];
+		if (!test_bit(key, keep) || old->domain_of[key] != domain)
 			new->key_of[domain] = new->fallback;
+	}
 	for_each_clear_bit(key, keep, KVM_REPL_KEYS)
 		new->node[key] = NUMA_NO_NODE;
 	kvm_repl_publish(repl, new);
-	kvm_repl_drop(repl, keep);
+	kvm_repl_drop(repl, keep, true);
 
 	/* Who comes back is to build a tree, not to walk a remote one for good. */
 	for (domain = 0; domain < KVM_REPL_DOMAINS; domain++) {

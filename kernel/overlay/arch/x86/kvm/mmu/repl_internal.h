@@ -13,6 +13,7 @@
 #include <linux/mutex.h>
 #include <linux/nodemask.h>
 #include <linux/pgtable_repl_domain.h>
+#include <linux/pgtable_repl_owner.h>
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
 
@@ -27,6 +28,9 @@
 /* Key 0 is that of the tree without this; one more, so that each domain has one. */
 #define KVM_REPL_KEYS		(KVM_REPL_DOMAINS + 1)
 #define KVM_REPL_NO_DOMAIN	0xff
+
+/* So many pages are had at once for a tree, at least. */
+#define KVM_REPL_POOL_MIN	64
 
 /* Trees may take any amount of memory. */
 #define KVM_REPL_NO_MAX		ULONG_MAX
@@ -104,7 +108,15 @@ struct kvm_repl_cursor {
  * @max: so many tables may all trees have but the largest, or KVM_REPL_NO_MAX
  * @full: keys of trees that were refused a table; their vCPUs use the fallback
  * @evict: takes trees down, so that there is room for others
+ * @awaits: since when that waits for one to be idle, in jiffies; 0: it does not
+ * @denied: of these, the ones that limits of others allow no more
  * @limited: how often a tree was refused a table that had not been yet
+ * @base: the key of the tree that is no copy, changed under mmu_lock for writing, too
+ * @owner: whose copies the tables of all others are
+ * @listed: that may be found
+ * @next: the map that comes into force next, while it is made
+ * @zaps: how often a tree was taken down without a flush
+ * @zapped: of each key, which of these was the last
  * @low: nodes whose pools are half empty
  * @pools: by node
  *
@@ -121,8 +133,14 @@ struct kvm_repl {
 	atomic_long_t tables[KVM_REPL_KEYS];
 	unsigned long max;
 	DECLARE_BITMAP(full, KVM_REPL_KEYS);
+	DECLARE_BITMAP(denied, KVM_REPL_KEYS);
 	struct delayed_work evict;
+	unsigned long awaits;
 	atomic_long_t limited;
+	u8 base;
+	struct pgtable_repl_owner owner;
+	bool listed;
+	struct kvm_repl_map next;
 	u8 giver;
 	struct delayed_work move;
 	atomic_long_t hints, moved, looks;
@@ -132,6 +150,9 @@ struct kvm_repl {
 	spinlock_t spare_lock;
 	unsigned long nr_spares;
 	struct list_head spares[1 << KVM_REPL_SPARE_BITS];
+#ifdef CONFIG_KVM_PROVE_MMU
+	unsigned long zaps, zapped[KVM_REPL_KEYS];
+#endif
 	nodemask_t low;
 	struct kvm_repl_pool *pools[];
 };
@@ -189,6 +210,19 @@ static inline bool kvm_repl_sibling(const struct kvm_mmu_page *root,
 	return role.word == root->role.word && other->role.domain != root->role.domain;
 }
 
+/* Of sp->repl_state; 0 when it is made. */
+enum kvm_repl_state {
+	KVM_REPL_NO_COPY,
+	KVM_REPL_COPY,
+	KVM_REPL_GONE,			/* counted no more, whoever still finds it */
+};
+
+/* Whether a table is counted as a copy. */
+static inline bool kvm_repl_is_copy(const struct kvm_mmu_page *sp)
+{
+	return READ_ONCE(sp->repl_state) == KVM_REPL_COPY;
+}
+
 /* A vCPU uses a tree. */
 static inline void kvm_repl_stamp(struct kvm_repl *repl, unsigned int key)
 {
@@ -241,24 +275,44 @@ struct kvm_repl_count *kvm_repl_count(struct kvm *kvm);
 void kvm_repl_count_free(struct kvm_repl_count *count);
 int kvm_repl_loaded_key(struct kvm_vcpu *vcpu);
 
+/* repl_copies.c */
+void kvm_repl_set_base(struct kvm_repl *repl, const struct kvm_repl_map *new);
+
 /* repl_drop.c */
 void kvm_repl_publish(struct kvm_repl *repl, const struct kvm_repl_map *new);
-void kvm_repl_drop(struct kvm_repl *repl, const unsigned long *keep);
+void kvm_repl_drop(struct kvm_repl *repl, const unsigned long *keep, bool wait);
+bool kvm_repl_take_down(struct kvm_repl *repl, unsigned int fallback,
+			const unsigned long *go, nodemask_t *dropped, bool wait);
 
 /* repl_idle.c */
+bool kvm_repl_soon_idle(struct kvm_repl *repl, unsigned long age);
 int kvm_repl_drop_idle(struct kvm_repl *repl, unsigned long age);
 void kvm_repl_idle_start(struct kvm_repl *repl);
 void kvm_repl_idle_last(struct kvm_repl *repl);
 void kvm_repl_idle_work(struct work_struct *work);
 
 /* repl_limit.c */
+u8 kvm_repl_own_key(struct kvm_repl *repl, int cpu);
+void kvm_repl_ask_split(struct kvm_repl *repl, unsigned int key);
 unsigned long kvm_repl_copies(struct kvm_repl *repl);
 bool kvm_repl_at_max(struct kvm_repl *repl);
+unsigned int kvm_repl_most_tables(struct kvm_repl *repl, const nodemask_t *but);
 void kvm_repl_ask_room(struct kvm_repl *repl, struct kvm_vcpu *vcpu);
+bool kvm_repl_may_fill(struct kvm_repl *repl, struct kvm_vcpu *vcpu, int nid,
+		       unsigned long pages);
 
 /* repl_evict.c */
 void kvm_repl_evict(struct kvm_repl *repl, unsigned long age);
 void kvm_repl_evict_work(struct work_struct *work);
+
+/* repl_change.c */
+int kvm_repl_change(struct kvm_repl *repl, enum kvm_repl_mode mode, const nodemask_t *nodes);
+int kvm_repl_change_lazy(struct kvm_repl *repl, const nodemask_t *nodes);
+int kvm_repl_come_back(struct kvm_repl *repl, const nodemask_t *nodes);
+int kvm_repl_renew(struct kvm_repl *repl);
+
+/* repl_owner.c */
+int kvm_repl_owner_init(struct kvm_repl *repl);
 
 /* repl_move.c */
 int kvm_repl_target(struct kvm_repl *repl, const struct kvm_mmu_page *root,

@@ -9,11 +9,11 @@
 
 /**
  * kvm_repl_nodes() - nodes that trees can be asked for
- * @nodes: gets them: with CPUs to walk them and memory
+ * @nodes: gets them: with CPUs to walk them, and memory that tables can lie in
  */
 void kvm_repl_nodes(nodemask_t *nodes)
 {
-	nodes_and(*nodes, node_states[N_CPU], node_states[N_MEMORY]);
+	nodes_and(*nodes, node_states[N_CPU], node_states[N_NORMAL_MEMORY]);
 }
 
 /**

@@ -17,7 +17,6 @@
 
 /* A fault takes up to five at once, a root included. */
 #define KVM_REPL_POOL_VCPU	5
-#define KVM_REPL_POOL_MIN	64
 
 /*
  * A full node is not reclaimed for the sake of a better place, and a memory cgroup
@@ -86,20 +85,23 @@ struct page *kvm_repl_page_alloc(int nid)
 	return page;
 }
 
-static void kvm_repl_pool_fill(struct kvm_repl *repl, int nid)
+static void kvm_repl_pool_fill(struct kvm_repl *repl, struct kvm_vcpu *vcpu, int nid)
 {
 	struct kvm_repl_pool *pool;
 	unsigned int want;
 	struct page *page;
 	bool more;
 
-	if (!kvm_repl_pool_node(nid))
+	if (nid == NUMA_NO_NODE)
 		return;
 	pool = repl->pools[nid];
 	if (!kvm_repl_pool_low(pool))
 		return;
 	want = max(KVM_REPL_POOL_MIN, KVM_REPL_POOL_VCPU *
 		   (unsigned int)atomic_read(&repl->kvm->online_vcpus));
+	/* Asked for first: tables may come from elsewhere. */
+	if (!kvm_repl_may_fill(repl, vcpu, nid, want) || !kvm_repl_pool_node(nid))
+		return;
 	do {
 		page = kvm_repl_page_alloc(nid);
 		if (!page)
@@ -126,18 +128,22 @@ void __kvm_repl_topup(struct kvm_vcpu *vcpu)
 	u8 key = kvm_repl_table_key(vcpu);
 	int nid;
 
+	/* There are vCPUs, so it has been made. */
+	if (!READ_ONCE(repl->listed) && !xchg(&repl->listed, true))
+		pgtable_repl_owner_add(&repl->owner);
 	/* Who prefaults is not in KVM_RUN, and uses the tree all the same. */
-	kvm_repl_stamp(repl, key);
+	if (!vcpu->wants_to_run)
+		kvm_repl_stamp(repl, key);
 	kvm_repl_ask_room(repl, vcpu);
 	if (READ_ONCE(repl->map.mode) != KVM_REPL_MIGRATE) {
-		kvm_repl_pool_fill(repl, READ_ONCE(repl->map.node[key]));
+		kvm_repl_pool_fill(repl, vcpu, READ_ONCE(repl->map.node[key]));
 		return;
 	}
 	/* Which page this is for is not known yet. */
 	for_each_node_mask(nid, repl->low) {
 		/* One that cannot be filled is tried again with the next table. */
 		node_clear(nid, repl->low);
-		kvm_repl_pool_fill(repl, nid);
+		kvm_repl_pool_fill(repl, vcpu, nid);
 	}
 }
 
@@ -180,6 +186,7 @@ void *__kvm_repl_split_table(struct kvm *kvm, union kvm_mmu_page_role role)
 	int nid = READ_ONCE(repl->map.node[role.domain]);
 	struct page *page;
 
+	kvm_repl_ask_split(repl, role.domain);
 	if (!kvm_repl_pool_node(nid))
 		return NULL;
 	page = alloc_pages_node(nid, KVM_REPL_GFP | __GFP_ZERO, 0);

@@ -364,6 +364,34 @@ static void limit_idle(struct repl_vm *r)
 	repl_all(r, 0, REPL_OP(REPL_CHECK, 7));
 }
 
+/* A thin one with next to no room for copies moves: its old tree goes, and not the new one. */
+static void limit_moves(struct repl_vm *r)
+{
+	time_t end = time(NULL) + 60;
+	int to, want, loaded;
+	struct repl_state s;
+	char text[64];
+
+	snprintf(text, sizeof(text), "lazy max %d", 4 * getpagesize());
+	repl_set(r, text);
+	repl_run(r, 0, 0, REPL_OP(REPL_WRITE, 8));
+	repl_read(r, &s);
+	to = repl_key_of_node(&s, 1);
+	start(r, 0, 1, (struct repl_op){ .cmd = REPL_WATCH });
+	do {
+		usleep(10000);
+		repl_read(r, &s);
+		loaded = repl_loaded(r, 0, &want);
+	} while ((loaded != to || s.fallback != to || s.tables != s.key[to].tables) &&
+		 time(NULL) < end);
+	TEST_ASSERT_EQ(loaded, to);
+	TEST_ASSERT_EQ(s.fallback, to);
+	TEST_ASSERT_EQ(s.tables, s.key[to].tables);
+	repl_stop(r);
+	repl_run(r, 0, 1, REPL_OP(REPL_CHECK, 8));
+	expect_loaded(r, 0, to);
+}
+
 /* Who was refused comes back to a tree of its own once there is no limit, by itself. */
 static void limit_lifted(struct repl_vm *r)
 {
@@ -452,6 +480,7 @@ static const struct repl_test tests[] = {
 	{ "asleep", asleep },
 	{ "limit", limit },
 	{ "limit_idle", limit_idle },
+	{ "limit_moves", limit_moves },
 	{ "limit_lifted", limit_lifted },
 	{ "ends", ends },
 	{ "bounds", bounds },

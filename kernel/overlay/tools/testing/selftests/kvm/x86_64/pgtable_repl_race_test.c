@@ -206,6 +206,25 @@ static void *look(void *arg)
 	return NULL;
 }
 
+/* The host allows no copies, and then does again. */
+static void *squeezes(void *arg)
+{
+	struct repl_vm *r = arg;
+	double end = now() + seconds;
+	unsigned int n;
+	int fd = open("/proc/sys/vm/pgtable_repl_mode", O_WRONLY);
+
+	TEST_ASSERT(fd >= 0, "Could not open vm.pgtable_repl_mode");
+	for (n = 0; now() < end || n % 2; n++) {
+		TEST_ASSERT_EQ(pwrite(fd, n % 2 ? "1" : "0", 1, 0), 1);
+		if (n % 2)
+			repl_set(r, "lazy");
+		nap(0.01);
+	}
+	close(fd);
+	return NULL;
+}
+
 /* Trees go that no vCPU runs on, as soon as it does not. */
 static void *trims(void *arg)
 {
@@ -344,6 +363,18 @@ static void trim_slots(struct repl_vm *r)
 	churn_slots(r, trims);
 }
 
+static void squeezed(struct repl_vm *r)
+{
+	repl_set(r, "lazy");
+	churn(r, squeezes, false);
+}
+
+static void squeezed_slots(struct repl_vm *r)
+{
+	repl_set(r, "lazy");
+	churn_slots(r, squeezes);
+}
+
 static void moved_slots(struct repl_vm *r)
 {
 	repl_set(r, "lazy");
@@ -434,6 +465,8 @@ static const struct repl_test tests[] = {
 	{ "trim_slots", trim_slots },
 	{ "moved", tables_move },
 	{ "moved_slots", moved_slots },
+	{ "squeezed", squeezed },
+	{ "squeezed_slots", squeezed_slots },
 	{ "prefault", prefault },
 	{ "host_domains", host_domains },
 	{ "leave", leave },

@@ -110,6 +110,7 @@ unsigned long repl_stat(struct repl_vm *r, const char *name);
 unsigned long repl_check(struct repl_vm *r, bool print);
 void repl_host_domains(bool nodes);
 int repl_domain_of_node(int node);
+int repl_key_if_any(const struct repl_state *s, int node);
 int repl_key_of_node(const struct repl_state *s, int node);
 
 #define REPL_OP(cmd_, value_)	\

@@ -588,16 +588,23 @@ unsigned long repl_check(struct repl_vm *r, bool print)
 	return nr;
 }
 
-/* The key of the @node-th node's own tree. */
-int repl_key_of_node(const struct repl_state *s, int node)
+/* The key of the @node-th node's own tree; -1: it has none. */
+int repl_key_if_any(const struct repl_state *s, int node)
 {
 	int key;
 
 	for (key = 0; key < REPL_KEYS; key++)
 		if (s->key[key].there && s->key[key].domain == repl_domain_of_node(node))
 			return key;
-	TEST_FAIL("No key for node %d", repl_node[node]);
 	return -1;
+}
+
+int repl_key_of_node(const struct repl_state *s, int node)
+{
+	int key = repl_key_if_any(s, node);
+
+	TEST_ASSERT(key >= 0, "No key for node %d", repl_node[node]);
+	return key;
 }
 
 /* Domains of the host: nodes, in their order, or a CPU of each, in the other order. */
