@@ -26,8 +26,8 @@ tcmalloc=/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4
 [ -f "$tcmalloc" ] || die "no $tcmalloc; scripts/setup.sh bench installs it"
 out=$BUILD/bench
 mkdir -p "$out"
-cc -O2 -Wall -pthread -o "$out/hydra" lab/bench/hydra.c lab/bench/hydra-memcached.c \
-	lab/bench/hydra-traversal.c
+cc -O2 -Wall -pthread -o "$out/hydra" lab/bench/hydra.c lab/bench/hydra-count.c \
+	lab/bench/hydra-memcached.c lab/bench/hydra-traversal.c
 cc -O2 -Wall -shared -fPIC -o "$out/guard.so" lab/bench/guard.c
 lines=$out/hydra.lines
 : >"$lines"

@@ -201,7 +201,8 @@ static pid_t start_memcached(void)
 void memcached(const char *name, bool shared)
 {
 	int nr = nr_nodes * PER_WORKER * CLIENTS, i, status;
-	long before, protects, reads, received;
+	struct flushes before, after;
+	long protects, reads;
 	pthread_t ids[CLIENTS];
 	pid_t pid;
 
@@ -225,18 +226,18 @@ void memcached(const char *name, bool shared)
 	for (i = 0; i < CLIENTS; i++)
 		if (pthread_create(&ids[i], NULL, client, (void *)(intptr_t)i))
 			fail("cannot start a thread");
-	before = interrupts();
+	before = flushes();
 	protects = atomic_load(&counts->mprotects);
 	reads = atomic_load(&counts->reads);
 	pthread_barrier_wait(&barrier);
 	pthread_barrier_wait(&barrier);
-	received = interrupts() - before;
+	after = flushes();
 	protects = atomic_load(&counts->mprotects) - protects;
 	reads = atomic_load(&counts->reads) - reads;
 	for (i = 0; i < CLIENTS; i++)
 		pthread_join(ids[i], NULL);
-	printf("%s interrupts %ld\n%s mprotects %ld\n%s requests %d\n", name, received,
-	       name, protects, name, ROUNDS * nr);
+	report(name, before, after, ROUNDS * nr);
+	printf("%s mprotects %ld\n", name, protects);
 	if (reads < (long)ROUNDS * nr || protects < (long)ROUNDS * nr)
 		fail("memcached served %d requests with %ld reads and %ld mprotects: "
 		     "its items are not guarded", ROUNDS * nr, reads, protects);

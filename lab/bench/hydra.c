@@ -8,7 +8,7 @@
  * Needs threads on at least two nodes. Prints lines
  *   SCENARIO METRIC VALUE
  * Interrupts are those that CPUs received for TLB shootdowns, in all of the
- * machine (/proc/interrupts); there is nothing else on it that makes any.
+ * machine; there is nothing else on it that makes any (hydra-count.c).
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -83,30 +83,6 @@ void pin_cpu(int cpu)
 void pin(int node)
 {
 	pin_cpu(cpu_of[node]);
-}
-
-long interrupts(void)
-{
-	FILE *file = fopen("/proc/interrupts", "r");
-	char line[4096], *at, *end;
-	long sum = -1;
-
-	while (file && fgets(line, sizeof(line), file)) {
-		at = line + strspn(line, " ");
-		if (strncmp(at, "TLB:", 4))
-			continue;
-		for (sum = 0, at += 4;; at = end) {
-			long n = strtol(at, &end, 10);
-
-			if (at == end)
-				break;
-			sum += n;
-		}
-	}
-	if (!file || sum < 0)
-		fail("/proc/interrupts has no line for TLB shootdowns");
-	fclose(file);
-	return sum;
 }
 
 static long proc_value(const char *path, const char *name)
@@ -222,36 +198,36 @@ static void spin(int node)
 
 /* --- scenarios --- */
 
-/* Interrupts at the start and end of what all nodes do together. */
-static long started, ended;
+/* At the start and end of what all nodes do together. */
+static struct flushes started, ended;
 
 #define FLIPS	500
 
 static void flip(int node)
 {
 	volatile char *mem = map(2 * MB);
-	long before;
+	struct flushes before;
 	int i;
 
 	mem[0] = 1;
 	pthread_barrier_wait(&barrier);
-	before = interrupts();
+	before = flushes();
 	for (i = 0; i < FLIPS; i++) {
 		mprotect((void *)mem, PAGE, PROT_READ);
 		mprotect((void *)mem, PAGE, PROT_READ | PROT_WRITE);
 		mem[0] = i;
 	}
-	printf("flip interrupts %ld\nflip operations %d\n", interrupts() - before, FLIPS);
+	report("flip", before, flushes(), FLIPS);
 	munmap((void *)mem, 2 * MB);
 }
 
 static void unmap(int node)
 {
-	long before;
+	struct flushes before;
 	int i;
 
 	pthread_barrier_wait(&barrier);
-	before = interrupts();
+	before = flushes();
 	for (i = 0; i < FLIPS; i++) {
 		volatile char *mem = mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
 					  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -259,7 +235,7 @@ static void unmap(int node)
 		mem[0] = 1;
 		munmap((void *)mem, PAGE);
 	}
-	printf("munmap interrupts %ld\nmunmap operations %d\n", interrupts() - before, FLIPS);
+	report("munmap", before, flushes(), FLIPS);
 }
 
 /* The web server of the Hydra paper: a page for each request, on all nodes. */
@@ -269,7 +245,7 @@ static void requests(int node)
 
 	pthread_barrier_wait(&barrier);
 	if (!node)
-		started = interrupts();
+		started = flushes();
 	pthread_barrier_wait(&barrier);
 	for (i = 0; i < FLIPS; i++) {
 		volatile char *mem = mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
@@ -280,15 +256,14 @@ static void requests(int node)
 	}
 	pthread_barrier_wait(&barrier);
 	if (!node)
-		ended = interrupts();
+		ended = flushes();
 	pthread_barrier_wait(&barrier);
 }
 
 static void web(int node)
 {
 	requests(node);
-	printf("web interrupts %ld\nweb operations %d\n", ended - started,
-	       FLIPS * nr_nodes);
+	report("web", started, ended, FLIPS * nr_nodes);
 }
 
 /* Private heaps, by mmap and by malloc, growing and shrinking on all nodes. */
@@ -304,7 +279,7 @@ static void heap_rounds(int node)
 	touch(mem, HEAP);
 	pthread_barrier_wait(&barrier);
 	if (!node)
-		started = interrupts();
+		started = flushes();
 	pthread_barrier_wait(&barrier);
 	for (i = 0; i < 20; i++) {
 		touch(mem, HEAP / 4);
@@ -314,7 +289,7 @@ static void heap_rounds(int node)
 	}
 	pthread_barrier_wait(&barrier);
 	if (!node)
-		ended = interrupts();
+		ended = flushes();
 	pthread_barrier_wait(&barrier);
 	munmap((void *)mem, HEAP);
 }
@@ -322,8 +297,7 @@ static void heap_rounds(int node)
 static void heaps(int node)
 {
 	heap_rounds(node);
-	printf("heaps interrupts %ld\nheaps operations %d\n", ended - started,
-	       60 * nr_nodes);
+	report("heaps", started, ended, 60 * nr_nodes);
 }
 
 static void malloc_rounds(int node)
@@ -335,7 +309,7 @@ static void malloc_rounds(int node)
 	free(malloc(BLOCK));
 	pthread_barrier_wait(&barrier);
 	if (!node)
-		started = interrupts();
+		started = flushes();
 	pthread_barrier_wait(&barrier);
 	for (round = 0; round < 20; round++) {
 		for (i = 0; i < 32; i++) {
@@ -347,7 +321,7 @@ static void malloc_rounds(int node)
 	}
 	pthread_barrier_wait(&barrier);
 	if (!node)
-		ended = interrupts();
+		ended = flushes();
 	pthread_barrier_wait(&barrier);
 }
 
@@ -357,8 +331,7 @@ static void mallocs(int node)
 	const char *name = dlsym(RTLD_DEFAULT, "tc_malloc") ? "tcmalloc" : "malloc";
 
 	malloc_rounds(node);
-	printf("%s interrupts %ld\n%s operations %d\n", name, ended - started, name,
-	       20 * nr_nodes);
+	report(name, started, ended, 20 * nr_nodes);
 }
 
 /* How many pages tables take for what each node has for itself, and shares. */

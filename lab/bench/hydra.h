@@ -33,8 +33,15 @@ void *map(size_t len);
 /* Writes a 1 to the first byte of each page. */
 void touch(volatile char *mem, size_t len);
 
-/* TLB shootdowns that CPUs received so far, all of them. */
-long interrupts(void);
+/* hydra-count.c: of all CPUs, so far. */
+struct flushes {
+	long interrupts;	/* that they received for TLB shootdowns */
+	long full;		/* of these, and of the CPU that asks: flushed all of its TLB */
+};
+
+struct flushes flushes(void);
+/* Prints what came between the two. */
+void report(const char *name, struct flushes before, struct flushes after, long operations);
 /* A counter of /proc/vmstat; -1 if there is none. */
 long vmstat(const char *name);
 
