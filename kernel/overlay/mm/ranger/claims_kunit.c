@@ -2,24 +2,11 @@
 /*
  * KUnit tests for claims: that they are disjoint, for which pages and where they are
  * made, how they grow, and the two examples that the thesis draws.
- *
- * Objects are the tests' own, frames are no more than numbers.
  */
-#include <kunit/test.h>
-#include <linux/rmap.h>
-#include "claims.h"
-#include "ranger.h"
-
-#define OBJECTS	4
-#define PIECE	(PMD_SIZE >> PAGE_SHIFT)
-
-struct claims_test {
-	struct ranger_claims claims;
-	struct ranger_spans spans;
-	struct ranger_policy policy;
-	struct ranger_placed placed;
-	struct anon_vma object[OBJECTS];
-};
+#include <linux/array_size.h>
+#include <linux/module.h>
+#include <linux/string.h>
+#include "claims_kunit.h"
 
 /* Blocks that are bad, for test_is_bad(). */
 static unsigned long test_bad[4];
@@ -32,41 +19,6 @@ static bool test_is_bad(unsigned long pfn)
 		if (test_bad[i] == pfn)
 			return true;
 	return false;
-}
-
-static int test_init(struct kunit *test)
-{
-	struct claims_test *t = kunit_kzalloc(test, sizeof(*t), GFP_KERNEL);
-	unsigned int i;
-
-	if (!t)
-		return -ENOMEM;
-	t->policy.align = 1;
-	/* The tests' reference is never given up. */
-	for (i = 0; i < OBJECTS; i++)
-		atomic_set(&t->object[i].refcount, 1);
-	test->priv = t;
-	return 0;
-}
-
-static void test_exit(struct kunit *test)
-{
-	struct claims_test *t = test->priv;
-	struct rb_node *node;
-
-	while (t && (node = rb_first(&t->claims.by_index))) {
-		struct ranger_claim *claim = rb_entry(node, struct ranger_claim, by_index);
-
-		ranger_claim_remove(&t->claims, claim);
-		ranger_claim_free(claim);
-	}
-}
-
-static void span(struct kunit *test, int nid, unsigned long start, unsigned long end)
-{
-	struct claims_test *t = test->priv;
-
-	t->spans.span[t->spans.nr++] = (struct ranger_span){ start, end, nid };
 }
 
 static int add(struct kunit *test, unsigned int object, pgoff_t first,
@@ -106,32 +58,6 @@ static unsigned long target(struct kunit *test, unsigned int object, pgoff_t ind
 						       0, index);
 
 	return claim ? claim_target(claim, index) : RANGER_NO_PFN;
-}
-
-/* By both orders: no page and no frame twice. */
-static void check_disjoint(struct kunit *test)
-{
-	struct claims_test *t = test->priv;
-	struct ranger_claim *claim, *last = NULL;
-	struct rb_node *node;
-	unsigned int nr[2] = {};
-
-	for (node = rb_first(&t->claims.by_frame); node; node = rb_next(node)) {
-		claim = rb_entry(node, struct ranger_claim, by_frame);
-		if (last)
-			KUNIT_EXPECT_GE(test, claim->pfn, last->pfn + last->nr);
-		last = claim;
-		nr[0]++;
-	}
-	last = NULL;
-	for (node = rb_first(&t->claims.by_index); node; node = rb_next(node)) {
-		claim = rb_entry(node, struct ranger_claim, by_index);
-		if (last && last->object == claim->object && last->nid == claim->nid)
-			KUNIT_EXPECT_GE(test, claim->first, claim_end(last));
-		last = claim;
-		nr[1]++;
-	}
-	KUNIT_EXPECT_EQ(test, nr[0], nr[1]);
 }
 
 static void test_disjoint(struct kunit *test)
@@ -361,37 +287,68 @@ static void test_grow_smaller_moves(struct kunit *test)
 	check_disjoint(test);
 }
 
-/* Neither has anywhere to go: what is new gets a claim of its own. */
-static void test_grow_no_room(struct kunit *test)
+/*
+ * A claim of 100 pages, at the first frame, that cannot go on where it ends; what is in
+ * its way stays.
+ */
+static const struct grow_case {
+	const char *name;
+	unsigned long frames;
+	/* Those behind it; of no pages if there is none. */
+	struct {
+		unsigned long nr;
+		unsigned long pfn;
+	} other[OBJECTS - 1];
+	pgoff_t end;
+	struct ranger_placed placed;
+	/* Where the first page is to be then, and the first that is new. */
+	unsigned long old;
+	unsigned long new;
+} grow_cases[] = {
+	{
+		/* Neither has anywhere to go: what is new gets a claim of its own. */
+		.name = "no_room",
+		.frames = 200,
+		.other = { { 60, 100 } },
+		.end = 120,
+		.placed = { .made = 1 },
+		.old = 0,
+		.new = 160,
+	},
+	{
+		/* A larger one is behind the smaller one, which would go for nothing. */
+		.name = "not_in_vain",
+		.frames = 5000,
+		.other = { { 10, 100 }, { 1000, 110 } },
+		.end = 200,
+		.placed = { .grown = 1, .relocated = 1 },
+		.old = 1110,
+		.new = 1210,
+	},
+};
+
+KUNIT_ARRAY_PARAM_DESC(grow, grow_cases, name);
+
+static void test_grow_blocked(struct kunit *test)
 {
+	const struct grow_case *grow = test->param_value;
 	struct claims_test *t = test->priv;
+	unsigned int i;
 
-	span(test, 0, 0, 200);
+	span(test, 0, 0, grow->frames);
 	KUNIT_ASSERT_EQ(test, 0, add(test, 0, 0, 100, 0));
-	KUNIT_ASSERT_EQ(test, 0, add(test, 1, 0, 60, 100));
-	KUNIT_EXPECT_EQ(test, 0, place(test, 0, 0, 120, RANGER_NO_PFN));
-	KUNIT_EXPECT_EQ(test, 1, t->placed.made);
-	KUNIT_EXPECT_EQ(test, 99, target(test, 0, 99));
-	KUNIT_EXPECT_EQ(test, 160, target(test, 0, 100));
-	KUNIT_EXPECT_EQ(test, 100, target(test, 1, 0));
-	check_disjoint(test);
-}
-
-/* A larger one is behind the smaller one: it cannot grow there, and nobody else moves. */
-static void test_grow_not_in_vain(struct kunit *test)
-{
-	struct claims_test *t = test->priv;
-
-	span(test, 0, 0, 5000);
-	KUNIT_ASSERT_EQ(test, 0, add(test, 0, 0, 100, 0));
-	KUNIT_ASSERT_EQ(test, 0, add(test, 1, 0, 10, 100));
-	KUNIT_ASSERT_EQ(test, 0, add(test, 2, 0, 1000, 110));
-	KUNIT_EXPECT_EQ(test, 0, place(test, 0, 0, 200, RANGER_NO_PFN));
-	KUNIT_EXPECT_EQ(test, 1, t->placed.grown);
-	KUNIT_EXPECT_EQ(test, 1, t->placed.relocated);
-	KUNIT_EXPECT_EQ(test, 1110, target(test, 0, 0));
-	KUNIT_EXPECT_EQ(test, 100, target(test, 1, 0));
-	KUNIT_EXPECT_EQ(test, 110, target(test, 2, 0));
+	for (i = 0; i < ARRAY_SIZE(grow->other) && grow->other[i].nr; i++)
+		KUNIT_ASSERT_EQ(test, 0, add(test, i + 1, 0, grow->other[i].nr,
+					     grow->other[i].pfn));
+	KUNIT_EXPECT_EQ(test, 0, place(test, 0, 0, grow->end, RANGER_NO_PFN));
+	KUNIT_EXPECT_EQ(test, grow->placed.made, t->placed.made);
+	KUNIT_EXPECT_EQ(test, grow->placed.grown, t->placed.grown);
+	KUNIT_EXPECT_EQ(test, grow->placed.relocated, t->placed.relocated);
+	KUNIT_EXPECT_EQ(test, grow->old, target(test, 0, 0));
+	KUNIT_EXPECT_EQ(test, grow->old + 99, target(test, 0, 99));
+	KUNIT_EXPECT_EQ(test, grow->new, target(test, 0, 100));
+	while (i--)
+		KUNIT_EXPECT_EQ(test, grow->other[i].pfn, target(test, i + 1, 0));
 	check_disjoint(test);
 }
 
@@ -435,184 +392,6 @@ static void test_gap_without_room(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 69, target(test, 0, 69));
 	KUNIT_EXPECT_EQ(test, 10, target(test, 1, 0));
 	check_disjoint(test);
-}
-
-/* A folio of an object, found by a pass. */
-static void see(struct kunit *test, struct ranger_survey *survey, int nid, pgoff_t index,
-		unsigned long nr)
-{
-	struct claims_test *t = test->priv;
-	const struct ranger_seen seen = {
-		.object = &t->object[0],
-		.nid = nid,
-		.index = index,
-		.nr_pages = nr,
-		/* No two follow each other. */
-		.pfn = 3 * index,
-	};
-
-	ranger_survey_add(survey, &seen, 1);
-}
-
-/* Claims for what was found so far, or for all of it. */
-static void claim_seen(struct kunit *test, struct ranger_survey *survey, bool all)
-{
-	struct claims_test *t = test->priv;
-	struct ranger_want want;
-	int err;
-
-	while (ranger_survey_next(survey, all, &want)) {
-		do {
-			err = ranger_place(&t->claims, &t->spans, &t->policy, &want,
-					   &t->placed);
-		} while (err == -EAGAIN);
-		/* It is alone, or has got one. */
-		KUNIT_EXPECT_EQ(test, want.end - want.first == 1 ? -ENOSPC : 0, err);
-		put_anon_vma(want.object);
-	}
-}
-
-/* How many frames are claimed. */
-static unsigned long claimed(struct kunit *test)
-{
-	struct claims_test *t = test->priv;
-	unsigned long nr = 0;
-	struct rb_node *node;
-
-	for (node = rb_first(&t->claims.by_frame); node; node = rb_next(node))
-		nr += rb_entry(node, struct ranger_claim, by_frame)->nr;
-	return nr;
-}
-
-static struct ranger_survey *survey_start(struct kunit *test)
-{
-	struct ranger_survey *survey = ranger_survey_alloc();
-	int nid;
-
-	KUNIT_ASSERT_NOT_NULL(test, survey);
-	for (nid = 0; nid < 4; nid++)
-		span(test, nid, (unsigned long)nid << 24, (nid + 1UL) << 24);
-	return survey;
-}
-
-static void survey_end(struct kunit *test, struct ranger_survey *survey)
-{
-	claim_seen(test, survey, true);
-	ranger_survey_free(survey);
-	check_disjoint(test);
-}
-
-/* Each as far behind the last one as that is from the first: a few would claim all. */
-static void test_sparse(struct kunit *test)
-{
-	struct ranger_survey *survey = survey_start(test);
-	pgoff_t index;
-
-	see(test, survey, 0, 0, 1);
-	for (index = 500; index < 1UL << 22; index *= 2) {
-		see(test, survey, 0, index, 1);
-		claim_seen(test, survey, false);
-	}
-	survey_end(test, survey);
-	KUNIT_EXPECT_EQ(test, 0, claimed(test));
-}
-
-/* Runs of some pages, each so far from the last one. */
-static unsigned long claimed_of_runs(struct kunit *test, unsigned int runs,
-				     unsigned int pages, unsigned int apart)
-{
-	struct ranger_survey *survey = survey_start(test);
-	unsigned int run, i;
-
-	for (run = 0; run < runs; run++) {
-		for (i = 0; i < pages; i++)
-			see(test, survey, 0, run * apart + i, 1);
-		claim_seen(test, survey, false);
-	}
-	survey_end(test, survey);
-	return claimed(test);
-}
-
-/* Small gaps are claimed, too: one claim. */
-static void test_dense_runs(struct kunit *test)
-{
-	struct claims_test *t = test->priv;
-
-	KUNIT_EXPECT_EQ(test, 999 * 16 + 8, claimed_of_runs(test, 1000, 8, 16));
-	KUNIT_EXPECT_EQ(test, 1, t->placed.made);
-}
-
-/* Larger ones are as far as that is not much more than what was found. */
-static void test_sparse_runs(struct kunit *test)
-{
-	struct claims_test *t = test->priv;
-	unsigned long nr = claimed_of_runs(test, 1000, 4, 64);
-
-	KUNIT_EXPECT_GE(test, nr, 1000 * 4);
-	KUNIT_EXPECT_LE(test, nr, 3 * 1000 * 4 + t->placed.made * PIECE);
-	KUNIT_EXPECT_GT(test, 1000 / 8, t->placed.made);
-}
-
-/* Or else not at all. */
-static void test_far_runs(struct kunit *test)
-{
-	KUNIT_EXPECT_EQ(test, 1000 * 4, claimed_of_runs(test, 1000, 4, 128));
-}
-
-/* No two pages on a node follow each other, whatever is moved. */
-static void test_interleaved(struct kunit *test)
-{
-	static const unsigned long sizes[] = { 1, PIECE };
-	struct claims_test *t = test->priv;
-	struct ranger_survey *survey;
-	unsigned int i, s, nodes;
-
-	for (s = 0; s < ARRAY_SIZE(sizes); s++) {
-		for (nodes = 2; nodes <= 4; nodes++) {
-			t->spans.nr = 0;
-			survey = survey_start(test);
-			for (i = 0; i < nodes * (sizes[s] == 1 ? 4096 : 16); i++) {
-				see(test, survey, i % nodes, i * sizes[s], sizes[s]);
-				if (!(i % 256))
-					claim_seen(test, survey, false);
-			}
-			survey_end(test, survey);
-			KUNIT_EXPECT_EQ(test, 0, claimed(test));
-		}
-	}
-}
-
-/* What is interleaved behind others does not take their claim from them. */
-static void test_interleaved_behind(struct kunit *test)
-{
-	struct ranger_survey *survey = survey_start(test);
-	unsigned int i;
-
-	for (i = 0; i < 1000; i++)
-		see(test, survey, 0, i, 1);
-	for (i = 0; i < 4000; i++)
-		see(test, survey, 0, 1001 + 2 * i, 1);
-	survey_end(test, survey);
-	KUNIT_EXPECT_EQ(test, 1000 + 2 * 512, claimed(test));
-}
-
-/* Where at least half of what was found lies beside another page, whatever their sizes. */
-static void test_beside(struct kunit *test)
-{
-	struct ranger_survey *survey = survey_start(test);
-
-	see(test, survey, 0, 0, PIECE);
-	see(test, survey, 0, PIECE, 1);
-	/* Found again, since its pages are mapped one by one. */
-	see(test, survey, 0, 0, PIECE);
-	see(test, survey, 0, 1UL << 20, 1);
-	see(test, survey, 0, 1UL << 21, 1);
-	see(test, survey, 0, (1UL << 21) + 5, 1);
-	see(test, survey, 0, 1UL << 22, 1);
-	see(test, survey, 0, (1UL << 22) + 1, 1);
-	see(test, survey, 0, (1UL << 22) + 4, 1);
-	survey_end(test, survey);
-	KUNIT_EXPECT_EQ(test, PIECE + 1 + 5, claimed(test));
 }
 
 /* Frames of the figures: a page of the mapping, of another one, or nothing. */
@@ -682,17 +461,9 @@ static struct kunit_case claims_test_cases[] = {
 	KUNIT_CASE(test_alone),
 	KUNIT_CASE(test_grow),
 	KUNIT_CASE(test_grow_smaller_moves),
-	KUNIT_CASE(test_grow_no_room),
-	KUNIT_CASE(test_grow_not_in_vain),
+	KUNIT_CASE_PARAM(test_grow_blocked, grow_gen_params),
 	KUNIT_CASE(test_grow_keeps_align),
 	KUNIT_CASE(test_gap_without_room),
-	KUNIT_CASE(test_sparse),
-	KUNIT_CASE(test_dense_runs),
-	KUNIT_CASE(test_sparse_runs),
-	KUNIT_CASE(test_far_runs),
-	KUNIT_CASE(test_interleaved),
-	KUNIT_CASE(test_interleaved_behind),
-	KUNIT_CASE(test_beside),
 	KUNIT_CASE(test_figure_4_6),
 	KUNIT_CASE(test_figure_4_7),
 	{ }
