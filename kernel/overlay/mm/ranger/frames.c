@@ -6,22 +6,14 @@
 #include <linux/hugetlb.h>
 #include <linux/ksm.h>
 #include <linux/memory_hotplug.h>
-#include <linux/migrate.h>
 #include <linux/mm.h>
 #include <linux/mmzone.h>
-#include <linux/page-isolation.h>
 #include <linux/pageblock-flags.h>
-#include <linux/pagemap.h>
 #include <linux/printk.h>
 #include <linux/rmap.h>
-#include <linux/swap.h>
-#include <linux/vmstat.h>
 #include "../exchange.h"
 #include "../internal.h"
 #include "ranger.h"
-
-/* So often a place is looked for that is nobody's, for a page that makes room. */
-#define EVICT_TRIES	16
 
 static void span_add(struct ranger_spans *spans, int nid, unsigned long start,
 		     unsigned long end)
@@ -68,7 +60,11 @@ static bool is_dma(enum zone_type type)
 #endif
 }
 
-static bool is_for_movable(struct page *page)
+/**
+ * ranger_is_for_movable() - Whether the memory around a frame is for movable pages.
+ * @page: the frame
+ */
+bool ranger_is_for_movable(struct page *page)
 {
 	return is_migrate_movable(get_pageblock_migratetype(page));
 }
@@ -82,7 +78,7 @@ static bool is_bad_block(unsigned long pfn)
 	struct page *page = pfn_to_online_page(pfn);
 	unsigned long at;
 
-	if (!page || !is_for_movable(page))
+	if (!page || !ranger_is_for_movable(page))
 		return true;
 	for (at = 0; at < pageblock_nr_pages; at += pageblock_nr_pages / 8)
 		if (PageReserved(page + at))
@@ -145,18 +141,22 @@ struct folio *ranger_folio_get(unsigned long pfn)
  */
 static bool may_take(struct page *buddy, unsigned int order)
 {
-	return is_for_movable(buddy) ||
+	return ranger_is_for_movable(buddy) ||
 	       (order >= pageblock_order &&
 		migratetype_is_mergeable(get_pageblock_migratetype(buddy)));
 }
 
-/*
+/**
+ * ranger_has_room() - Whether a zone has as much free memory as a folio takes.
+ * @zone: the zone
+ * @folio: the folio
+ *
  * Where less is left, others are about to reclaim.  Pages that come from another zone,
  * above this one, also leave it what it keeps for those who can use no other.
  * __isolate_free_page() only looks at what compaction needs, which stays in a zone and
  * may take more.  What waits to be used is not free any more.
  */
-static bool has_room(struct zone *zone, struct folio *folio)
+bool ranger_has_room(struct zone *zone, struct folio *folio)
 {
 	const int reach = folio_zone(folio) == zone ? zone_idx(zone) :
 			  gfp_zone(GFP_HIGHUSER_MOVABLE);
@@ -188,7 +188,7 @@ static bool take_free(struct folio *folio, struct page *page, bool *is_free)
 	if (!*is_free)
 		goto no;
 	at = buddy_order(buddy);
-	if (!may_take(buddy, at) || !has_room(zone, folio) ||
+	if (!may_take(buddy, at) || !ranger_has_room(zone, folio) ||
 	    !__isolate_free_page(buddy, at))
 		goto no;
 	while (at > order) {
@@ -215,7 +215,33 @@ static struct folio *make_folio_noprof(struct page *page, unsigned int order)
 }
 #define make_folio(...)	alloc_hooks(make_folio_noprof(__VA_ARGS__))
 
-static enum ranger_outcome look_used(struct folio *folio, struct folio *there)
+/**
+ * ranger_take_isolated() - Take all of some free frames that nobody else may take.
+ * @page: the first
+ * @order: how many: a pageblock or more, which is isolated
+ *
+ * Return: NULL if some are not free.
+ */
+struct folio *ranger_take_isolated(struct page *page, unsigned int order)
+{
+	struct zone *zone = page_zone(page);
+	unsigned long flags;
+	bool taken;
+
+	spin_lock_irqsave(&zone->lock, flags);
+	taken = PageBuddy(page) && buddy_order(page) == order &&
+		__isolate_free_page(page, order);
+	spin_unlock_irqrestore(&zone->lock, flags);
+	return taken ? make_folio(page, order) : NULL;
+}
+
+/**
+ * ranger_look_stays() - Whether a folio cannot leave its frames.
+ * @there: with a reference
+ *
+ * Return: why, or RANGER_OUTCOMES if it may.
+ */
+enum ranger_outcome ranger_look_stays(struct folio *there)
 {
 	if (folio_test_hugetlb(there))
 		return RANGER_HUGETLB;
@@ -227,6 +253,15 @@ static enum ranger_outcome look_used(struct folio *folio, struct folio *there)
 		return RANGER_KSM;
 	if (folio_test_mlocked(there))
 		return RANGER_MLOCKED;
+	return RANGER_OUTCOMES;
+}
+
+static enum ranger_outcome look_used(struct folio *folio, struct folio *there)
+{
+	enum ranger_outcome stays = ranger_look_stays(there);
+
+	if (stays != RANGER_OUTCOMES)
+		return stays;
 	if (folio_order(folio) != folio_order(there))
 		return RANGER_SIZE;
 	if (!folio_test_anon(there))
@@ -237,108 +272,6 @@ static enum ranger_outcome look_used(struct folio *folio, struct folio *there)
 	if (folio_maybe_dma_pinned(there))
 		return RANGER_PINNED;
 	return RANGER_EXCHANGED;
-}
-
-/*
- * Whether a page may lie anywhere on its node.  That of a graphics driver may need low
- * memory, and that of a block device may not lie in what is kept for movable pages.
- */
-static bool goes_anywhere(struct folio *folio)
-{
-	struct address_space *mapping;
-	bool anywhere;
-
-	if (!folio_trylock(folio))
-		return false;
-	mapping = folio_mapping(folio);
-	anywhere = mapping && gfp_zone(mapping_gfp_mask(mapping)) ==
-			      gfp_zone(GFP_HIGHUSER_MOVABLE);
-	folio_unlock(folio);
-	return anywhere;
-}
-
-/**
- * ranger_make_room() - Isolate the page that is where another one should be.
- * @evicted: where it is added if it has to go elsewhere
- * @folio: the other one, with a reference
- * @target: the frame
- *
- * Only a page that does not belong to a process and so cannot change places, and only
- * from a frame that may be taken then: see take_free().
- */
-void ranger_make_room(struct list_head *evicted, struct folio *folio,
-		      unsigned long target)
-{
-	struct folio *there = ranger_folio_get(target);
-
-	if (!there)
-		return;
-	if (look_used(folio, there) == RANGER_FILE && !folio_test_large(there) &&
-	    !folio_test_unevictable(there) && is_for_movable(&there->page) &&
-	    has_room(folio_zone(there), folio) && goes_anywhere(there) &&
-	    folio_isolate_lru(there)) {
-		node_stat_mod_folio(there, NR_ISOLATED_ANON + folio_is_file_lru(there), 1);
-		list_add_tail(&there->lru, evicted);
-	}
-	folio_put(there);
-}
-
-/* Whether a frame is claimed, as far as that is to be known without waiting. */
-static bool is_claimed(unsigned long pfn)
-{
-	bool claimed;
-
-	if (!down_read_trylock(&ranger_claims_lock))
-		return false;
-	claimed = ranger_claim_at(&ranger_claims, pfn);
-	up_read(&ranger_claims_lock);
-	return claimed;
-}
-
-/* Where an evicted page may go: to its node, if possible where nobody claims. */
-static struct folio *evict_target(struct folio *src, unsigned long private)
-{
-	struct folio *dst, *next;
-	LIST_HEAD(claimed);
-	unsigned int tries;
-
-	for (tries = 0; tries < EVICT_TRIES; tries++) {
-		dst = __folio_alloc_node((GFP_HIGHUSER_MOVABLE & ~__GFP_RECLAIM) |
-					 __GFP_THISNODE | __GFP_NOMEMALLOC | __GFP_NOWARN,
-					 0, folio_nid(src));
-		if (!dst || !is_claimed(folio_pfn(dst)))
-			break;
-		list_add(&dst->lru, &claimed);
-	}
-	/* Then it is in somebody's way again, perhaps. */
-	if (!dst || tries == EVICT_TRIES) {
-		dst = list_first_entry_or_null(&claimed, struct folio, lru);
-		if (dst)
-			list_del(&dst->lru);
-	}
-	while ((next = list_first_entry_or_null(&claimed, struct folio, lru))) {
-		list_del(&next->lru);
-		folio_put(next);
-	}
-	return dst;
-}
-
-/**
- * ranger_evict() - Have pages go elsewhere.
- * @evicted: those that are isolated; is empty then
- *
- * Return: how many went.
- */
-unsigned long ranger_evict(struct list_head *evicted)
-{
-	unsigned int done = 0;
-
-	if (list_empty(evicted))
-		return 0;
-	/* Who has one locked may wait for a server that never answers. */
-	migrate_pages(evicted, evict_target, NULL, 0, MIGRATE_ASYNC, MR_SYSCALL, &done);
-	putback_movable_pages(evicted);
-	return done;
 }
 
 /* Nobody has a reference to the frame. */

@@ -4,10 +4,11 @@
  *
  * First all of its memory is looked at, and claims are made for what has none.  Then
  * each page that is not at home goes there: if the frame is free it is taken and the
- * page migrates; if another page is in it, the two change places.  Both leave at
- * least one page more where it should be and take none away from there: claims are
- * disjoint, so the page in the way is not at home.  A second pass thus moves
- * nothing, unless frames that could not be had are to be had by then.
+ * page migrates; if another page of its size is in it, the two change places; and what
+ * else is there goes elsewhere first.  That leaves at least one page more where it
+ * should be and takes none away from there: claims are disjoint, so what is in the way
+ * is not at home.  A second pass thus moves nothing, unless frames that could not be had
+ * are to be had by then.
  *
  * Passes run beside each other, of whichever processes.  What they share is the
  * claims; the lock of these is held to search or to change them, and never while
@@ -192,6 +193,18 @@ static enum ranger_outcome outcome_of(int error)
 	}
 }
 
+/*
+ * Those that made way are looked at later in this pass, and have to be on a list.
+ * @migrations: how often we had changed CPUs when they began to.
+ */
+static void settle(struct pass *pass, u64 migrations)
+{
+	lru_add_drain();
+	/* Some are on that of a CPU where we were before. */
+	if (current->se.nr_migrations != migrations)
+		pass->drained = false;
+}
+
 /* Has those that wait for it go where they should be. */
 static void flush(struct pass *pass)
 {
@@ -200,6 +213,7 @@ static void flush(struct pass *pass)
 	const u64 migrations = current->se.nr_migrations;
 	unsigned int i;
 
+	pass->held = 0;
 	if (!pass->nr_pairs && !pass->nr_moves)
 		return;
 	pass->drain |= pass->nr_moves;
@@ -221,12 +235,7 @@ static void flush(struct pass *pass)
 			folio_put(move->dst);
 	}
 	pass->nr_moves = 0;
-	pass->held = 0;
-	/* Those that made way are looked at later in this pass, and have to be on a list. */
-	lru_add_drain();
-	/* Some are on that of a CPU where we were before. */
-	if (current->se.nr_migrations != migrations)
-		pass->drained = false;
+	settle(pass, migrations);
 }
 
 static bool overlap(unsigned long a, unsigned long nr_a, unsigned long b,
@@ -325,6 +334,21 @@ static enum ranger_outcome stays(struct folio *folio, unsigned long nr_pages,
 	return *target == folio_pfn(folio) ? RANGER_HOME : RANGER_OUTCOMES;
 }
 
+/* What is in the place of a huge page goes elsewhere, if all of it can. */
+static void clear(struct pass *pass, struct folio *folio, unsigned long target,
+		  struct ranger_look *look)
+{
+	const u64 migrations = current->se.nr_migrations;
+	const unsigned long evicted = ranger_clear(folio, target, look);
+
+	if (!evicted)
+		return;
+	pass->stats->evicted += evicted;
+	settle(pass, migrations);
+	/* Pages that are about to be placed may have gone, too: they are looked at again. */
+	pass->held = HELD;
+}
+
 /* Return: false if what waits must go first; then nothing was done or counted. */
 static bool place(struct pass *pass, const struct away *away)
 {
@@ -348,6 +372,7 @@ static bool place(struct pass *pass, const struct away *away)
 		return false;
 	}
 	ranger_look(folio, target, &pass->drain, &look);
+	clear(pass, folio, target, &look);
 	outcome = look.outcome;
 	/* What goes is counted once it is known whether it went. */
 	if (outcome == RANGER_MOVED)
@@ -363,29 +388,51 @@ out:
 	return true;
 }
 
-/* Pages that cannot change places go elsewhere first. */
+/* Where a small page that is away should be, if it may go there; or RANGER_NO_PFN. */
+static unsigned long small_target(const struct away *away)
+{
+	unsigned long target = RANGER_NO_PFN;
+	struct folio *folio;
+
+	if (away->nr_pages > 1)
+		return RANGER_NO_PFN;
+	folio = ranger_folio_get(away->pfn);
+	if (!folio)
+		return RANGER_NO_PFN;
+	if (stays(folio, away->nr_pages, &target) != RANGER_OUTCOMES)
+		target = RANGER_NO_PFN;
+	folio_put(folio);
+	return target;
+}
+
+/* Pages that cannot change places with small ones go elsewhere first. */
 static void make_room(struct pass *pass)
 {
-	LIST_HEAD(evicted);
-	unsigned long target, done;
-	unsigned int i;
+	const u64 migrations = current->se.nr_migrations;
+	unsigned long target[BATCH], done;
+	struct ranger_room room;
+	unsigned int i, j, wanted;
+	struct folio *folio;
 
+	for (i = 0; i < pass->nr_away; i++)
+		target[i] = small_target(&pass->away[i]);
+	ranger_room_begin(&room);
 	for (i = 0; i < pass->nr_away; i++) {
-		const struct away *away = &pass->away[i];
-		struct folio *folio;
-
-		if (away->nr_pages > 1)
+		if (target[i] == RANGER_NO_PFN)
 			continue;
-		folio = ranger_folio_get(away->pfn);
+		folio = ranger_folio_get(pass->away[i].pfn);
 		if (!folio)
 			continue;
-		if (stays(folio, away->nr_pages, &target) == RANGER_OUTCOMES)
-			ranger_make_room(&evicted, folio, target);
+		for (j = 0, wanted = 0; j < pass->nr_away; j++)
+			wanted += target[j] / HELD == target[i] / HELD;
+		ranger_make_room(&room, folio, target[i], wanted);
 		folio_put(folio);
 	}
-	done = ranger_evict(&evicted);
+	done = ranger_evict(&room);
 	pass->stats->evicted += done;
 	pass->drain |= done;
+	if (done)
+		settle(pass, migrations);
 }
 
 /* From the first on that has to wait for others, pages are looked at again. */

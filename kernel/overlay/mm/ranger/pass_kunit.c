@@ -8,16 +8,13 @@
 #include <linux/completion.h>
 #include <linux/delay.h>
 #include <linux/err.h>
-#include <linux/file.h>
 #include <linux/gfp.h>
 #include <linux/kthread.h>
-#include <linux/migrate.h>
 #include <linux/mm.h>
 #include <linux/mmap_lock.h>
 #include <linux/mmzone.h>
 #include <linux/rmap.h>
 #include <linux/sched/mm.h>
-#include <linux/shmem_fs.h>
 #include <linux/swap.h>
 #include <linux/time64.h>
 #include "ranger.h"
@@ -253,49 +250,6 @@ static void the_low_watermark_is_kept(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, some_is(test, totalram_pages(), RANGER_MOVED));
 }
 
-/* Whether a page of shared memory is made to go, and its frame's block is for such. */
-static bool goes(struct kunit *test, gfp_t gfp, bool *movable)
-{
-	struct file *file = shmem_kernel_file_setup("ranger", PAGE_SIZE, 0);
-	struct folio *folio = folio_alloc(GFP_HIGHUSER_MOVABLE, 0), *there;
-	LIST_HEAD(evicted);
-	bool gone;
-
-	KUNIT_ASSERT_FALSE(test, IS_ERR(file));
-	KUNIT_ASSERT_NOT_NULL(test, folio);
-	there = shmem_read_folio_gfp(file->f_mapping, 0, gfp);
-	KUNIT_ASSERT_FALSE(test, IS_ERR(there));
-	lru_add_drain_all();
-	*movable = is_migrate_movable(get_pageblock_migratetype(&there->page));
-	ranger_make_room(&evicted, folio, folio_pfn(there));
-	gone = !list_empty(&evicted);
-	putback_movable_pages(&evicted);
-	folio_put(there);
-	folio_put(folio);
-	fput(file);
-	return gone;
-}
-
-/* From a block of the kernel's nothing goes: its frame may not be taken then. */
-static void room_is_made_where_it_can_be_used(struct kunit *test)
-{
-	static const gfp_t gfps[] = { GFP_HIGHUSER_MOVABLE, GFP_HIGHUSER };
-	unsigned int i, seen[2] = {}, wrong[2] = {};
-	bool movable;
-
-	for (i = 0; i < TRIES; i++) {
-		bool gone = goes(test, gfps[i & 1], &movable);
-
-		seen[movable]++;
-		wrong[movable] += gone != movable;
-	}
-	if (!seen[false])
-		kunit_skip(test, "no block was the kernel's");
-	KUNIT_EXPECT_EQ(test, 0, wrong[false]);
-	/* Others may have it locked for a moment. */
-	KUNIT_EXPECT_LT(test, wrong[true], seen[true]);
-}
-
 static struct kunit_case pass_cases[] = {
 	KUNIT_CASE(a_stuck_process_holds_up_nobody),
 	KUNIT_CASE(who_paces_does_not_wait),
@@ -303,7 +257,6 @@ static struct kunit_case pass_cases[] = {
 	KUNIT_CASE(a_share_is_kept),
 	KUNIT_CASE(claims_of_lost_frames_end),
 	KUNIT_CASE(the_low_watermark_is_kept),
-	KUNIT_CASE(room_is_made_where_it_can_be_used),
 	{}
 };
 

@@ -10,7 +10,10 @@
 #include <linux/mm_types.h>
 #include <linux/rwsem.h>
 #include <linux/sched/coredump.h>
+#include <linux/types.h>
 #include "claims.h"
+
+struct zone;
 
 /* Mappings that are smaller are left alone, as the thesis does. */
 #define RANGER_VMA_MIN	PMD_SIZE
@@ -30,7 +33,7 @@ enum ranger_outcome {
 	RANGER_HUGETLB,		/* one of hugetlbfs is */
 	RANGER_KSM,		/* one is that KSM merged, or it is one */
 	RANGER_MLOCKED,		/* one is that is locked in memory, or it is one */
-	RANGER_SIZE,		/* one or more of other sizes are there */
+	RANGER_SIZE,		/* one or more of other sizes are there, and stay */
 	RANGER_PINNED,		/* somebody pinned it, or the page that is there */
 	RANGER_BUSY,		/* somebody holds on to one for a moment */
 	RANGER_GONE,		/* it went away meanwhile */
@@ -41,7 +44,7 @@ enum ranger_outcome {
 struct ranger_stats {
 	unsigned long pages[RANGER_OUTCOMES];
 	unsigned long vmas;
-	unsigned long evicted;	/* of others, to make room */
+	unsigned long evicted;	/* to make room */
 	struct ranger_placed placed;
 	int error;
 	/* CPU time, and how long it was not used to keep a share. */
@@ -56,13 +59,38 @@ struct ranger_look {
 	struct folio *folio;
 };
 
+/* Frames; see frames.c. */
 void ranger_spans(struct ranger_spans *spans);
+bool ranger_is_for_movable(struct page *page);
+bool ranger_has_room(struct zone *zone, struct folio *folio);
 struct folio *ranger_folio_get(unsigned long pfn);
+struct folio *ranger_take_isolated(struct page *page, unsigned int order);
+enum ranger_outcome ranger_look_stays(struct folio *there);
 void ranger_look(struct folio *folio, unsigned long target, bool *drain,
 		 struct ranger_look *look);
-void ranger_make_room(struct list_head *evicted, struct folio *folio,
-		      unsigned long target);
-unsigned long ranger_evict(struct list_head *evicted);
+
+/**
+ * struct ranger_room - pages that make room, and where they go; see room.c
+ * @from: those, isolated
+ * @to: a folio for each of them
+ * @claimed: some that are in places of others, and are taken only where that cannot be
+ *	helped
+ * @tries: as many more of these are passed by
+ */
+struct ranger_room {
+	struct list_head from;
+	struct list_head to;
+	struct list_head claimed;
+	unsigned int tries;
+};
+
+void ranger_room_begin(struct ranger_room *room);
+void ranger_room_end(struct ranger_room *room);
+void ranger_make_room(struct ranger_room *room, struct folio *folio,
+		      unsigned long target, unsigned int wanted);
+unsigned long ranger_evict(struct ranger_room *room);
+unsigned long ranger_clear(struct folio *folio, unsigned long target,
+			   struct ranger_look *look);
 
 /* A page as it was found in a page table; the object is no more than a number. */
 struct ranger_seen {
