@@ -6,14 +6,11 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/exchange_pages.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,7 +18,6 @@
 #include "ranger_harness.h"
 
 #define LEN		(4 * MB)
-#define EXCHANGE	"/dev/exchange_pages"
 
 static uint64_t frames[2][MAX_PAGES];
 
@@ -355,29 +351,15 @@ static void *pull(void *arg)
 static int shuffle(char *mem, size_t len, uint64_t seed)
 {
 	static uint64_t page[MAX_PAGES];
-	static int32_t status[MAX_PAGES];
 	size_t i, at, n = len / PAGE;
-	struct exchange_pages args = {
-		.size = sizeof(args),
-		.pidfd = EXCHANGE_PAGES_SELF,
-		.nr = n / 2,
-		.from = (uintptr_t)page,
-		.to = (uintptr_t)(page + n / 2),
-		.status = (uintptr_t)status,
-	};
-	int fd = open(EXCHANGE, O_RDWR | O_CLOEXEC), err;
 
-	if (fd < 0)
-		return -errno;
 	for (i = 0; i < n; i++) {
 		seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
 		at = (seed >> 33) % (i + 1);
 		page[i] = page[at];
 		page[at] = (uintptr_t)mem + i * PAGE;
 	}
-	err = ioctl(fd, EXCHANGE_PAGES, &args) ? -errno : 0;
-	close(fd);
-	return err;
+	return ranger_exchange(page, page + n / 2, n / 2);
 }
 
 /*
@@ -394,8 +376,8 @@ RANGER_TEST_ONCE(pulled_to_other_cpus)
 	ASSERT_NE(MAP_FAILED, mem);
 	if (repl_topo.nr < 2)
 		SKIP(return, "needs two CPUs");
-	if (access(EXCHANGE, W_OK))
-		SKIP(return, "needs " EXCHANGE);
+	if (access(RANGER_EXCHANGE, W_OK))
+		SKIP(return, "needs " RANGER_EXCHANGE);
 	ASSERT_EQ(0, sched_getaffinity(0, sizeof(all), &all));
 	ranger_scatter(mem, PMD_SIZE, PAGE, 1);
 	ASSERT_EQ(0, ranger_run(getpid(), "run"));

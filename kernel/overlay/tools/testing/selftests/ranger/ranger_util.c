@@ -6,9 +6,11 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/exchange_pages.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -203,6 +205,26 @@ long ranger_regions(const char *mem, size_t len)
 	for (i = 0; i < n; i++)
 		regions += frames[i] && (!i || frames[i] != frames[i - 1] + 1);
 	return regions;
+}
+
+int ranger_exchange(const uint64_t *from, const uint64_t *to, size_t nr)
+{
+	static int32_t status[MAX_PAGES];
+	struct exchange_pages args = {
+		.size = sizeof(args),
+		.pidfd = EXCHANGE_PAGES_SELF,
+		.nr = nr,
+		.from = (uintptr_t)from,
+		.to = (uintptr_t)to,
+		.status = (uintptr_t)status,
+	};
+	int fd = open(RANGER_EXCHANGE, O_RDWR | O_CLOEXEC), err;
+
+	if (fd < 0)
+		return -errno;
+	err = ioctl(fd, EXCHANGE_PAGES, &args) ? -errno : 0;
+	close(fd);
+	return err;
 }
 
 /* The offset of frame and page that more than half have, if any has. */

@@ -11,6 +11,9 @@
 
 #define MAX_PAGES	8192
 
+/* Has pages change places. */
+#define RANGER_EXCHANGE	"/dev/exchange_pages"
+
 /* Why there is nothing to test here, or NULL.  @mode of replication for this process. */
 const char *ranger_start(unsigned long mode);
 /* How many errors there are in what is left. */
@@ -36,6 +39,9 @@ long ranger_wrong(const char *mem, size_t len, uint64_t seed);
 void ranger_frames(const char *mem, size_t len, uint64_t *frames);
 /* How many regions of consecutive frames cover it. */
 long ranger_regions(const char *mem, size_t len);
+
+/* Pages of this process change places, as far as they can; 0 or -errno. */
+int ranger_exchange(const uint64_t *from, const uint64_t *to, size_t nr);
 
 struct ranger_found {
 	uint64_t offset;	/* frame less page, of those at home */
