@@ -439,6 +439,7 @@ unsigned int exchange_folios(struct folio_pair *pairs, unsigned int nr,
 				exchange_again(&pairs[i], mode, helpers);
 			pair_end(&pairs[i]);
 			failed += pairs[i].error != 0;
+			cond_resched();
 		}
 	}
 	return failed;

@@ -288,6 +288,7 @@ void exchange_data(struct list_head *as, struct list_head *bs, bool helpers)
 		failed |= test_bit(EXCHANGE_FAILED_BIT,
 				   (unsigned long *)&b->private);
 		b = list_next_entry(b, lru);
+		cond_resched();
 	}
 	if (failed)
 		migrate_pairs(as, bs, exchange_chunk_back, false);

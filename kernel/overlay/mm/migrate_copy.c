@@ -336,8 +336,10 @@ void migrate_pairs(struct list_head *srcs, struct list_head *dsts,
 		return;
 	job.src = list_first_entry(srcs, struct folio, lru);
 	job.dst = list_first_entry(dsts, struct folio, lru);
-	list_for_each_entry(src, srcs, lru)
+	list_for_each_entry(src, srcs, lru) {
 		job.nr_pages += folio_nr_pages(src);
+		cond_resched();
+	}
 	if (helpers) {
 		node = copy_node(job.dst, job.src);
 		nr_helpers = copy_helpers(node, job.nr_pages);
