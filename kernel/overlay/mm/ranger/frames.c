@@ -181,7 +181,9 @@ static bool take_free(struct folio *folio, struct page *page, bool *is_free)
 	spin_lock_irqsave(&zone->lock, flags);
 	for (at = order; at < NR_PAGE_ORDERS; at++) {
 		buddy = page - (pfn & ((1UL << at) - 1));
-		if (PageBuddy(buddy) && buddy_order(buddy) >= at)
+		/* Zones may meet within a block: another one has a lock of its own. */
+		if (PageBuddy(buddy) && page_zone(buddy) == zone &&
+		    buddy_order(buddy) >= at)
 			break;
 	}
 	*is_free = at < NR_PAGE_ORDERS;
