@@ -21,45 +21,6 @@ static bool test_is_bad(unsigned long pfn)
 	return false;
 }
 
-static int add(struct kunit *test, unsigned int object, pgoff_t first,
-	       unsigned long nr, unsigned long pfn)
-{
-	struct claims_test *t = test->priv;
-	struct ranger_claim *claim = ranger_claim_alloc(&t->object[object]);
-	int err;
-
-	KUNIT_ASSERT_NOT_NULL(test, claim);
-	claim->first = first;
-	claim->nr = nr;
-	claim->pfn = pfn;
-	err = ranger_claim_add(&t->claims, claim);
-	if (err)
-		ranger_claim_free(claim);
-	return err;
-}
-
-static int place(struct kunit *test, unsigned int object, pgoff_t first, pgoff_t end,
-		 unsigned long pfn)
-{
-	struct claims_test *t = test->priv;
-	struct ranger_want want = {
-		.object = &t->object[object], .first = first, .end = end, .pfn = pfn,
-	};
-
-	memset(&t->placed, 0, sizeof(t->placed));
-	return ranger_place(&t->claims, &t->spans, &t->policy, &want, &t->placed);
-}
-
-/* Where a page should be, or RANGER_NO_PFN. */
-static unsigned long target(struct kunit *test, unsigned int object, pgoff_t index)
-{
-	struct claims_test *t = test->priv;
-	struct ranger_claim *claim = ranger_claim_find(&t->claims, &t->object[object],
-						       0, index);
-
-	return claim ? claim_target(claim, index) : RANGER_NO_PFN;
-}
-
 static void test_disjoint(struct kunit *test)
 {
 	KUNIT_EXPECT_EQ(test, 0, add(test, 0, 100, 10, 1000));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the KUnit tests of claims and of the survey share: claims that are no process's.
+ * What the KUnit tests of claims, places and the survey share: claims of no process.
  *
  * Objects are the tests' own, frames are no more than numbers.
  */
@@ -13,6 +13,7 @@
 #include <linux/rbtree.h>
 #include <linux/rmap.h>
 #include <linux/slab.h>
+#include <linux/string.h>
 #include "claims.h"
 
 #define OBJECTS	4
@@ -60,6 +61,64 @@ static inline void span(struct kunit *test, int nid, unsigned long start,
 	struct claims_test *t = test->priv;
 
 	t->spans.span[t->spans.nr++] = (struct ranger_span){ start, end, nid };
+}
+
+static inline int add(struct kunit *test, unsigned int object, pgoff_t first,
+		      unsigned long nr, unsigned long pfn)
+{
+	struct claims_test *t = test->priv;
+	struct ranger_claim *claim = ranger_claim_alloc(&t->object[object]);
+	int err;
+
+	KUNIT_ASSERT_NOT_NULL(test, claim);
+	claim->first = first;
+	claim->nr = nr;
+	claim->pfn = pfn;
+	err = ranger_claim_add(&t->claims, claim);
+	if (err)
+		ranger_claim_free(claim);
+	return err;
+}
+
+static inline int place_want(struct kunit *test, struct ranger_want *want)
+{
+	struct claims_test *t = test->priv;
+
+	memset(&t->placed, 0, sizeof(t->placed));
+	return ranger_place(&t->claims, &t->spans, &t->policy, want, &t->placed);
+}
+
+static inline int place(struct kunit *test, unsigned int object, pgoff_t first,
+			pgoff_t end, unsigned long pfn)
+{
+	struct claims_test *t = test->priv;
+	struct ranger_want want = {
+		.object = &t->object[object], .first = first, .end = end, .pfn = pfn,
+	};
+
+	return place_want(test, &want);
+}
+
+/* Where a page should be, or RANGER_NO_PFN. */
+static inline unsigned long target(struct kunit *test, unsigned int object, pgoff_t index)
+{
+	struct claims_test *t = test->priv;
+	struct ranger_claim *claim = ranger_claim_find(&t->claims, &t->object[object],
+						       0, index);
+
+	return claim ? claim_target(claim, index) : RANGER_NO_PFN;
+}
+
+/* How many frames are claimed. */
+static inline unsigned long claimed(struct kunit *test)
+{
+	struct claims_test *t = test->priv;
+	unsigned long nr = 0;
+	struct rb_node *node;
+
+	for (node = rb_first(&t->claims.by_frame); node; node = rb_next(node))
+		nr += rb_entry(node, struct ranger_claim, by_frame)->nr;
+	return nr;
 }
 
 /* By both orders: no page and no frame twice. */

@@ -42,18 +42,6 @@ static void claim_seen(struct kunit *test, struct ranger_survey *survey, bool al
 	}
 }
 
-/* How many frames are claimed. */
-static unsigned long claimed(struct kunit *test)
-{
-	struct claims_test *t = test->priv;
-	unsigned long nr = 0;
-	struct rb_node *node;
-
-	for (node = rb_first(&t->claims.by_frame); node; node = rb_next(node))
-		nr += rb_entry(node, struct ranger_claim, by_frame)->nr;
-	return nr;
-}
-
 static struct ranger_survey *survey_start(struct kunit *test)
 {
 	struct ranger_survey *survey = ranger_survey_alloc();
