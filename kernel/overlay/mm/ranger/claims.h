@@ -20,7 +20,8 @@
  * @first: index of the first page
  * @nr: how many pages
  * @pfn: the frame of the first page; the others follow
- * @align: frame and index are equal modulo this, wherever it goes
+ * @align: frame and address are equal modulo this, in pages, wherever it goes
+ * @skew: address less index, modulo @align: not 0 where a mapping was moved
  *
  * No page has two claims, and no frame is claimed twice.  A claim reserves nothing:
  * the frames are whoever's they are.
@@ -34,6 +35,7 @@ struct ranger_claim {
 	unsigned long nr;
 	unsigned long pfn;
 	unsigned long align;
+	unsigned long skew;
 };
 
 struct ranger_claims {
@@ -100,7 +102,7 @@ enum ranger_anchor {
 
 struct ranger_policy {
 	enum ranger_anchor anchor;
-	/* Frame and index are equal modulo this, in pages: a power of two. */
+	/* Frame and address are equal modulo this, in pages: a power of two. */
 	unsigned long align;
 };
 
@@ -111,6 +113,7 @@ struct ranger_policy {
  * @first: index of the first
  * @end: behind the last
  * @at: those before this one have been seen to
+ * @skew: as of a claim, for those that get a new one
  * @pfn: the frame of the first if those that lie together stay, or RANGER_NO_PFN
  */
 struct ranger_want {
@@ -119,6 +122,7 @@ struct ranger_want {
 	pgoff_t first;
 	pgoff_t end;
 	pgoff_t at;
+	unsigned long skew;
 	unsigned long pfn;
 };
 

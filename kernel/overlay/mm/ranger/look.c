@@ -44,7 +44,8 @@ static struct vm_area_struct *next_vma(struct ranger_walk *walk)
 }
 
 /* In a page table whose lock is held.  Return: whether there was room for it. */
-static bool note(struct ranger_walk *walk, struct folio *folio, unsigned long addr)
+static bool note(struct ranger_walk *walk, struct folio *folio, struct page *page,
+		 unsigned long addr)
 {
 	struct ranger_seen seen;
 
@@ -60,6 +61,8 @@ static bool note(struct ranger_walk *walk, struct folio *folio, unsigned long ad
 		.nr_pages = folio_nr_pages(folio),
 		.object = folio_anon_vma(folio),
 		.index = folio->index,
+		/* Huge pages are aligned by address, however a mapping was moved. */
+		.skew = (addr >> PAGE_SHIFT) - folio->index - folio_page_idx(folio, page),
 		.nid = folio_nid(folio),
 	};
 	if (!walk->survey)
@@ -85,7 +88,7 @@ static int look_at_table(pmd_t *pmd, unsigned long addr, unsigned long end,
 		folio = folio_walk_start(&fw, vma, addr, 0);
 		if (!folio)
 			continue;
-		room = note(walk, folio, addr);
+		room = note(walk, folio, fw.page, addr);
 		folio_walk_end(&fw, vma);
 		if (!room)
 			break;

@@ -24,6 +24,7 @@ struct hole {
 	pgoff_t first;		/* index of the page in the first of them */
 	unsigned long nr;
 	unsigned long align;
+	unsigned long skew;
 	int nid;
 	/* Not these, which somebody is to have. */
 	unsigned long avoid;
@@ -33,7 +34,7 @@ struct hole {
 /* The first frame from @pfn on that is aligned as the hole must be. */
 static unsigned long aligned_from(const struct hole *hole, unsigned long pfn)
 {
-	return pfn + ((hole->first - pfn) & (hole->align - 1));
+	return pfn + ((hole->first + hole->skew - pfn) & (hole->align - 1));
 }
 
 /*
@@ -184,7 +185,7 @@ static struct hole hole_for(const struct ranger_claim *claim, pgoff_t first,
 			    unsigned long nr)
 {
 	return (struct hole){ .first = first, .nr = nr, .align = claim->align,
-			      .nid = claim->nid };
+			      .skew = claim->skew, .nid = claim->nid };
 }
 
 /* Whether all others that have some of these frames are smaller, and few. */
@@ -264,6 +265,7 @@ static int claim_at(struct ranger_claims *claims, const struct ranger_policy *po
 	claim->nr = nr;
 	claim->pfn = pfn;
 	claim->align = policy->align;
+	claim->skew = want->skew;
 	err = ranger_claim_add(claims, claim);
 	if (err)
 		ranger_claim_free(claim);
@@ -277,8 +279,9 @@ static int place_new(struct ranger_claims *claims, const struct ranger_spans *sp
 		     const struct ranger_policy *policy, const struct ranger_want *want,
 		     pgoff_t first, pgoff_t end, struct ranger_placed *placed)
 {
-	struct hole hole = { .align = policy->align, .nid = want->nid };
-	unsigned long pfn, nr;
+	struct hole hole = { .align = policy->align, .skew = want->skew,
+			     .nid = want->nid };
+	unsigned long pfn, nr, over;
 	unsigned int pieces;
 	int err;
 
@@ -306,10 +309,10 @@ static int place_new(struct ranger_claims *claims, const struct ranger_spans *sp
 			placed->searches++;
 			pfn = largest(claims, spans, &hole, &nr);
 			/* What follows begins where a huge page may. */
-			nr = ALIGN_DOWN(first + nr, PIECE_MIN);
-			if (nr <= first)
+			over = (first + nr + want->skew) & (PIECE_MIN - 1);
+			if (nr <= over)
 				return -ENOSPC;
-			nr -= first;
+			nr -= over;
 		}
 		err = claim_at(claims, policy, want, first, nr, pfn, placed);
 		if (err)

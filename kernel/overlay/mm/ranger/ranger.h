@@ -99,6 +99,7 @@ struct ranger_seen {
 	unsigned long nr_pages;
 	const void *object;
 	pgoff_t index;
+	unsigned long skew;	/* address less index, in pages */
 	int nid;
 };
 

@@ -41,6 +41,7 @@ struct vote {
 struct extent {
 	struct anon_vma *object;	/* with a reference; NULL if there is none */
 	int nid;
+	unsigned long skew;		/* of the mapping: see struct ranger_claim */
 	pgoff_t first;
 	pgoff_t end;
 	unsigned long nr;		/* pages that were found */
@@ -119,7 +120,7 @@ static bool is_near(const struct extent *extent, const struct ranger_seen *seen)
 }
 
 static struct extent *extent_of(struct ranger_survey *survey,
-				const struct ranger_seen *seen)
+				const struct ranger_seen *seen, unsigned long skew)
 {
 	struct extent *extent, *last = NULL, *unused = NULL;
 
@@ -127,7 +128,7 @@ static struct extent *extent_of(struct ranger_survey *survey,
 		if (!extent->object)
 			unused = extent;
 		else if (extent->object == seen->object && extent->nid == seen->nid &&
-			 extent->first <= seen->index &&
+			 extent->skew == skew && extent->first <= seen->index &&
 			 (!last || extent->first > last->first))
 			last = extent;
 	}
@@ -138,6 +139,7 @@ static struct extent *extent_of(struct ranger_survey *survey,
 	unused->object = (struct anon_vma *)seen->object;
 	get_anon_vma(unused->object);
 	unused->nid = seen->nid;
+	unused->skew = skew;
 	unused->first = seen->index;
 	unused->end = seen->index;
 	return unused;
@@ -164,14 +166,15 @@ static void extend(struct extent *extent, pgoff_t index, pgoff_t end)
  * ranger_survey_add() - Note a page.
  * @survey: has those before it
  * @seen: found in a page table whose lock is held, so that its object stays
- * @align: frame and index must be equal modulo this for it to stay
+ * @align: frame and address must be equal modulo this for it to stay
  */
 void ranger_survey_add(struct ranger_survey *survey, const struct ranger_seen *seen,
 		       unsigned long align)
 {
 	const unsigned long offset = seen->pfn - seen->index;
+	const unsigned long skew = seen->skew & (align - 1);
 	const pgoff_t end = seen->index + seen->nr_pages;
-	struct extent *extent = extent_of(survey, seen);
+	struct extent *extent = extent_of(survey, seen, skew);
 
 	if (!extent)
 		return;
@@ -179,7 +182,7 @@ void ranger_survey_add(struct ranger_survey *survey, const struct ranger_seen *s
 	/* A large one may be found twice, if its pages are mapped one by one. */
 	if (end > extent->end)
 		extend(extent, seen->index, end);
-	if (!(offset & (align - 1)))
+	if (!((offset - skew) & (align - 1)))
 		count_vote(extent, offset, seen->nr_pages);
 }
 
@@ -254,6 +257,7 @@ bool ranger_survey_next(struct ranger_survey *survey, bool all,
 	want->first = extent->first;
 	want->end = extent->end;
 	want->at = extent->first;
+	want->skew = extent->skew;
 	/* A few that lie together by chance are no reason to go there. */
 	want->pfn = best->nr > (extent->end - extent->first) / 16 ?
 		    extent->first + best->offset : RANGER_NO_PFN;

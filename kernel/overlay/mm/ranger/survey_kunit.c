@@ -173,6 +173,39 @@ static void test_beside(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, PIECE + 1 + 5, claimed(test));
 }
 
+/* Pages of two mappings of an object: address less index differs, and so do claims. */
+static void test_skewed(struct kunit *test)
+{
+	const unsigned long pfn[] = { 5 * PIECE + 1, 9 * PIECE + 2 };
+	struct ranger_survey *survey = survey_start(test);
+	struct claims_test *t = test->priv;
+	struct ranger_want want;
+	unsigned int skew, i;
+
+	for (skew = 1; skew <= ARRAY_SIZE(pfn); skew++) {
+		for (i = 0; i < 10; i++) {
+			const struct ranger_seen seen = {
+				.object = &t->object[0],
+				.index = i,
+				.skew = 7 * PIECE + skew,
+				.nr_pages = 1,
+				.pfn = pfn[skew - 1] + i,
+			};
+
+			ranger_survey_add(survey, &seen, PIECE);
+		}
+	}
+	for (i = 0; ranger_survey_next(survey, true, &want); i++) {
+		KUNIT_ASSERT_LT(test, i, ARRAY_SIZE(pfn));
+		KUNIT_ASSERT_TRUE(test, want.skew == 1 || want.skew == 2);
+		KUNIT_EXPECT_EQ(test, pfn[want.skew - 1], want.pfn);
+		KUNIT_EXPECT_EQ(test, 10, want.end - want.first);
+		put_anon_vma(want.object);
+	}
+	KUNIT_EXPECT_EQ(test, ARRAY_SIZE(pfn), i);
+	ranger_survey_free(survey);
+}
+
 static struct kunit_case survey_test_cases[] = {
 	KUNIT_CASE(test_sparse),
 	KUNIT_CASE(test_dense_runs),
@@ -181,6 +214,7 @@ static struct kunit_case survey_test_cases[] = {
 	KUNIT_CASE(test_interleaved),
 	KUNIT_CASE(test_interleaved_behind),
 	KUNIT_CASE(test_beside),
+	KUNIT_CASE(test_skewed),
 	{ }
 };
 
