@@ -49,6 +49,7 @@ struct extent {
 	unsigned long alone;		/* those of the last folio if it has none so far */
 	unsigned int lone;		/* the last so many folios have none so far */
 	unsigned long touched;		/* the survey's clock */
+	unsigned long born;		/* when it got its first page */
 	struct vote vote[VOTES];
 };
 
@@ -140,6 +141,7 @@ static struct extent *extent_of(struct ranger_survey *survey,
 	get_anon_vma(unused->object);
 	unused->nid = seen->nid;
 	unused->skew = skew;
+	unused->born = survey->clock;
 	unused->first = seen->index;
 	unused->end = seen->index;
 	return unused;
@@ -174,11 +176,13 @@ void ranger_survey_add(struct ranger_survey *survey, const struct ranger_seen *s
 	const unsigned long offset = seen->pfn - seen->index;
 	const unsigned long skew = seen->skew & (align - 1);
 	const pgoff_t end = seen->index + seen->nr_pages;
-	struct extent *extent = extent_of(survey, seen, skew);
+	struct extent *extent;
 
+	survey->clock++;
+	extent = extent_of(survey, seen, skew);
 	if (!extent)
 		return;
-	extent->touched = ++survey->clock;
+	extent->touched = survey->clock;
 	/* A large one may be found twice, if its pages are mapped one by one. */
 	if (end > extent->end)
 		extend(extent, seen->index, end);
@@ -219,10 +223,10 @@ static struct extent *finished(struct ranger_survey *survey, bool all)
 	for (extent = survey->extent; extent < end; extent++) {
 		if (!extent->object)
 			continue;
-		/* Once there is another one behind it. */
+		/* Once another one has begun, at whichever index: addresses are in order. */
 		for (newer = survey->extent; !all && newer < end; newer++)
 			if (newer->object == extent->object &&
-			    newer->nid == extent->nid && newer->first > extent->first)
+			    newer->nid == extent->nid && newer->born > extent->born)
 				break;
 		if (all || newer < end)
 			return extent;

@@ -173,6 +173,27 @@ static void test_beside(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, PIECE + 1 + 5, claimed(test));
 }
 
+/* A mapping that comes first may have the pages of its object that come last. */
+static void test_reversed(struct kunit *test)
+{
+	struct ranger_survey *survey = survey_start(test);
+	struct claims_test *t = test->priv;
+	pgoff_t index;
+
+	for (index = 10000; index < 11000; index++) {
+		see(test, survey, 0, index, 1);
+		claim_seen(test, survey, false);
+	}
+	for (index = 0; index < 1000; index++) {
+		see(test, survey, 0, index, 1);
+		claim_seen(test, survey, false);
+	}
+	survey_end(test, survey);
+	KUNIT_EXPECT_EQ(test, 2000, claimed(test));
+	KUNIT_EXPECT_EQ(test, 2, t->placed.made);
+	KUNIT_EXPECT_EQ(test, 0, t->placed.grown);
+}
+
 /* Pages of two mappings of an object: address less index differs, and so do claims. */
 static void test_skewed(struct kunit *test)
 {
@@ -214,6 +235,7 @@ static struct kunit_case survey_test_cases[] = {
 	KUNIT_CASE(test_interleaved),
 	KUNIT_CASE(test_interleaved_behind),
 	KUNIT_CASE(test_beside),
+	KUNIT_CASE(test_reversed),
 	KUNIT_CASE(test_skewed),
 	{ }
 };
