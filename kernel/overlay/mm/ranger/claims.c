@@ -235,6 +235,40 @@ bool ranger_in_span(const struct ranger_spans *spans, int nid, unsigned long pfn
 	return false;
 }
 
+/**
+ * ranger_span_part() - The next of some frames that are of one span.
+ * @spans: all frames
+ * @nid: the node
+ * @pfn: the first of the frames, then that of those that were found
+ * @end: behind the last, then behind that of those
+ *
+ * One alone is not looked for: nothing would follow it.
+ *
+ * Return: whether there are some; or else both are unchanged.
+ */
+bool ranger_span_part(const struct ranger_spans *spans, int nid, unsigned long *pfn,
+		      unsigned long *end)
+{
+	unsigned long start, stop, first = *end, last = *end;
+	unsigned int i;
+
+	for (i = 0; i < spans->nr; i++) {
+		if (spans->span[i].nid != nid)
+			continue;
+		start = max(spans->span[i].start, *pfn);
+		stop = min(spans->span[i].end, *end);
+		if (start < stop && stop - start > 1 && start < first) {
+			first = start;
+			last = stop;
+		}
+	}
+	if (first == *end)
+		return false;
+	*pfn = first;
+	*end = last;
+	return true;
+}
+
 /* Whether no mapping has an object any more, as far as that is to be known at once. */
 static bool is_unused(struct anon_vma *object)
 {

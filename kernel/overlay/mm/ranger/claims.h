@@ -91,6 +91,8 @@ int ranger_claim_set(struct ranger_claims *claims, struct ranger_claim *claim,
 void ranger_claim_remove(struct ranger_claims *claims, struct ranger_claim *claim);
 bool ranger_in_span(const struct ranger_spans *spans, int nid, unsigned long pfn,
 		    unsigned long nr);
+bool ranger_span_part(const struct ranger_spans *spans, int nid, unsigned long *pfn,
+		      unsigned long *end);
 
 /* Where a claim should be, by whatever policy: see place.c. */
 enum ranger_anchor {
@@ -105,6 +107,9 @@ struct ranger_policy {
 	/* Frame and address are equal modulo this, in pages: a power of two. */
 	unsigned long align;
 };
+
+/* Of so many pages that lie together one at least is where it should be. */
+#define RANGER_ARE_THERE	16
 
 /**
  * struct ranger_want - pages that are to have claims

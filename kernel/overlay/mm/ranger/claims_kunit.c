@@ -166,7 +166,7 @@ static void test_parts(struct kunit *test)
 	} while (err == -EAGAIN);
 	KUNIT_EXPECT_EQ(test, 0, err);
 	KUNIT_EXPECT_EQ(test, 40, made);
-	KUNIT_EXPECT_EQ(test, 3, calls);
+	KUNIT_EXPECT_EQ(test, 5, calls);
 	check_disjoint(test);
 }
 

@@ -6,6 +6,7 @@
 #include <linux/minmax.h>
 #include <linux/mm.h>
 #include <linux/sched.h>
+#include <linux/sched/signal.h>
 #include "claims.h"
 
 /* Claims are not cut into smaller pieces than this: 2 MiB. */
@@ -13,9 +14,9 @@
 
 /*
  * One call does no more than so much: others wait meanwhile.  Each search may go through
- * all claims; behind a gap that took so many, the next one is left to the next call.
+ * all claims; behind a gap that took so many, the next one is left to the next call, and
+ * so are further pieces of what gets several.
  */
-#define PIECES_MAX	16
 #define RELOCATIONS_MAX	16
 #define SEARCHES_MAX	16
 
@@ -188,138 +189,257 @@ static struct hole hole_for(const struct ranger_claim *claim, pgoff_t first,
 			      .skew = claim->skew, .nid = claim->nid };
 }
 
-/* Whether all others that have some of these frames are smaller, and few. */
+/*
+ * Whether all others that have some of these frames are smaller, few, and together no
+ * more than @most: or who makes them go had better go itself.
+ */
 static bool may_displace(const struct ranger_claims *claims,
 			 const struct ranger_claim *claim, unsigned long pfn,
-			 unsigned long nr)
+			 unsigned long nr, unsigned long most)
 {
 	const struct ranger_claim *other;
-	unsigned long at = pfn;
+	unsigned long at = pfn, sum = 0;
 	unsigned int others = 0;
 
 	while ((other = ranger_claim_next(claims, at)) && other->pfn < pfn + nr) {
-		if (other != claim && (other->nr >= nr || ++others > RELOCATIONS_MAX))
-			return false;
 		at = other->pfn + other->nr;
+		if (other == claim)
+			continue;
+		sum += other->nr;
+		if (other->nr >= nr || sum > most || ++others > RELOCATIONS_MAX)
+			return false;
 	}
 	return true;
+}
+
+/* The first claim but one that has some of these frames. */
+static struct ranger_claim *in_the_way(const struct ranger_claims *claims,
+				       const struct ranger_claim *claim,
+				       unsigned long pfn, unsigned long nr)
+{
+	struct ranger_claim *other = ranger_claim_next(claims, pfn);
+
+	if (other && other == claim)
+		other = ranger_claim_next(claims, claim->pfn + claim->nr);
+	return other && other->pfn < pfn + nr ? other : NULL;
+}
+
+/* What is done, for whom, and by which policy. */
+struct job {
+	struct ranger_claims *claims;
+	const struct ranger_spans *spans;
+	const struct ranger_policy *policy;
+	const struct ranger_want *want;
+	struct ranger_placed *placed;
+};
+
+/* Return: whether a claim went elsewhere, out of frames that it must not have. */
+static bool relocate(const struct job *job, struct ranger_claim *claim,
+		     unsigned long avoid, unsigned long avoid_end)
+{
+	struct hole hole = hole_for(claim, claim->first, claim->nr);
+	unsigned long to;
+
+	if (fatal_signal_pending(current))
+		return false;
+	hole.avoid = avoid;
+	hole.avoid_end = avoid_end;
+	job->placed->searches++;
+	to = fit(job->claims, job->spans, job->policy, &hole);
+	return to != RANGER_NO_PFN &&
+	       !ranger_claim_set(job->claims, claim, claim->first, claim->nr, to);
+}
+
+/* Others go elsewhere from some frames, for @claim if there is one; or none does. */
+static bool make_way(const struct job *job, const struct ranger_claim *claim,
+		     unsigned long pfn, unsigned long nr, unsigned long most)
+{
+	struct {
+		struct ranger_claim *claim;
+		unsigned long pfn;
+	} was[RELOCATIONS_MAX];
+	struct ranger_claim *other;
+	unsigned int n = 0;
+
+	if (!may_displace(job->claims, claim, pfn, nr, most))
+		return false;
+	/* Those that went do not come back, so there are fewer each time. */
+	while ((other = in_the_way(job->claims, claim, pfn, nr))) {
+		was[n].claim = other;
+		was[n].pfn = other->pfn;
+		if (!relocate(job, other, pfn, pfn + nr))
+			goto back;
+		n++;
+	}
+	job->placed->relocated += n;
+	return true;
+back:
+	/* The last one first: each finds its frames as it left them. */
+	while (n--)
+		ranger_claim_set(job->claims, was[n].claim, was[n].claim->first,
+				 was[n].claim->nr, was[n].pfn);
+	return false;
 }
 
 /*
  * A claim gets more pages, at its begin or its end.  If the frames there are
  * others', these go elsewhere if each is smaller, or else it does.
  */
-static int grow(struct ranger_claims *claims, const struct ranger_spans *spans,
-		const struct ranger_policy *policy, struct ranger_claim *claim,
-		pgoff_t first, unsigned long nr, struct ranger_placed *placed)
+static int grow(const struct job *job, struct ranger_claim *claim, pgoff_t first,
+		unsigned long nr)
 {
-	unsigned long before = claim->first - first, pfn = claim->pfn - before, to;
-	struct ranger_claim *other;
+	const unsigned long before = claim->first - first, more = nr - claim->nr;
+	const unsigned long pfn = claim->pfn - before;
 	struct hole hole;
+	unsigned long to;
 
-	/* Those that went do not come back, so there are fewer each time. */
-	while (before <= claim->pfn && ranger_in_span(spans, claim->nid, pfn, nr) &&
-	       may_displace(claims, claim, pfn, nr)) {
-		if (!ranger_claim_set(claims, claim, first, nr, pfn)) {
-			placed->grown++;
-			return 0;
-		}
-		other = ranger_claim_next(claims, pfn);
-		if (other == claim)
-			other = ranger_claim_next(claims, claim->pfn + claim->nr);
-		if (!other || other->pfn >= pfn + nr)
-			break;
-		hole = hole_for(other, other->first, other->nr);
-		hole.avoid = pfn;
-		hole.avoid_end = pfn + nr;
-		placed->searches++;
-		to = fit(claims, spans, policy, &hole);
-		if (to == RANGER_NO_PFN ||
-		    ranger_claim_set(claims, other, other->first, other->nr, to))
-			break;
-		placed->relocated++;
+	if (before > claim->pfn || !ranger_in_span(job->spans, claim->nid, pfn, nr)) {
+		/* Here memory ends: a large one stays, for less than it has itself. */
+		if (claim->nr > PIECE_MIN && more < claim->nr)
+			return -ENOSPC;
+	} else if (make_way(job, claim, pfn, nr, max(claim->nr, more)) &&
+		   !ranger_claim_set(job->claims, claim, first, nr, pfn)) {
+		job->placed->grown++;
+		return 0;
 	}
 	hole = hole_for(claim, first, nr);
-	placed->searches++;
-	to = fit(claims, spans, policy, &hole);
+	job->placed->searches++;
+	to = fit(job->claims, job->spans, job->policy, &hole);
 	if (to == RANGER_NO_PFN)
 		return -ENOSPC;
-	if (ranger_claim_set(claims, claim, first, nr, to))
+	if (ranger_claim_set(job->claims, claim, first, nr, to))
 		return -EBUSY;
-	placed->grown++;
-	placed->relocated++;
+	job->placed->grown++;
+	job->placed->relocated++;
 	return 0;
 }
 
-static int claim_at(struct ranger_claims *claims, const struct ranger_policy *policy,
-		    const struct ranger_want *want, pgoff_t first, unsigned long nr,
-		    unsigned long pfn, struct ranger_placed *placed)
+static int claim_at(const struct job *job, pgoff_t first, unsigned long nr,
+		    unsigned long pfn)
 {
-	struct ranger_claim *claim = ranger_claim_alloc(want->object);
+	struct ranger_claim *claim = ranger_claim_alloc(job->want->object);
 	int err;
 
 	if (!claim)
 		return -ENOMEM;
-	claim->nid = want->nid;
+	claim->nid = job->want->nid;
 	claim->first = first;
 	claim->nr = nr;
 	claim->pfn = pfn;
-	claim->align = policy->align;
-	claim->skew = want->skew;
-	err = ranger_claim_add(claims, claim);
+	claim->align = job->policy->align;
+	claim->skew = job->want->skew;
+	err = ranger_claim_add(job->claims, claim);
 	if (err)
 		ranger_claim_free(claim);
 	else
-		placed->made++;
+		job->placed->made++;
 	return err;
 }
 
-/* Claims for pages that have none, and none beside them. */
-static int place_new(struct ranger_claims *claims, const struct ranger_spans *spans,
-		     const struct ranger_policy *policy, const struct ranger_want *want,
-		     pgoff_t first, pgoff_t end, struct ranger_placed *placed)
+/* A claim where many are.  Others make room if they have less than is there. */
+static int claim_there(const struct job *job, pgoff_t first, unsigned long nr,
+		       unsigned long pfn)
 {
-	struct hole hole = { .align = policy->align, .skew = want->skew,
-			     .nid = want->nid };
+	int err = claim_at(job, first, nr, pfn);
+
+	if (err == -EBUSY && make_way(job, NULL, pfn, nr, nr / RANGER_ARE_THERE))
+		err = claim_at(job, first, nr, pfn);
+	return err;
+}
+
+/* Claims in one hole, or several. */
+static int place_elsewhere(const struct job *job, pgoff_t first, pgoff_t end)
+{
+	struct hole hole = { .align = job->policy->align, .skew = job->want->skew,
+			     .nid = job->want->nid };
+	const unsigned long searches = job->placed->searches;
 	unsigned long pfn, nr, over;
-	unsigned int pieces;
 	int err;
 
-	/* A page alone lies together with nothing, and there may be any number of such. */
-	if (want->end - want->first == 1)
-		return -ENOSPC;
-	if (policy->anchor == RANGER_MOST_IN_PLACE && want->pfn != RANGER_NO_PFN) {
-		pfn = want->pfn + (first - want->first);
-		if (ranger_in_span(spans, want->nid, pfn, end - first)) {
-			err = claim_at(claims, policy, want, first, end - first, pfn,
-				       placed);
-			if (err != -EBUSY)
-				return err;
-		}
-	}
-	for (pieces = 0; first < end; pieces++) {
-		if (pieces == PIECES_MAX)
+	for (; first < end; first += nr) {
+		if (job->placed->searches - searches >= SEARCHES_MAX)
 			return -EAGAIN;
-		hole.first = first;
-		hole.nr = end - first;
-		placed->searches++;
-		pfn = fit(claims, spans, policy, &hole);
+		if (fatal_signal_pending(current))
+			return -EINTR;
 		nr = end - first;
+		hole.first = first;
+		hole.nr = nr;
+		job->placed->searches++;
+		pfn = fit(job->claims, job->spans, job->policy, &hole);
 		if (pfn == RANGER_NO_PFN) {
-			placed->searches++;
-			pfn = largest(claims, spans, &hole, &nr);
+			job->placed->searches++;
+			pfn = largest(job->claims, job->spans, &hole, &nr);
 			/* What follows begins where a huge page may. */
-			over = (first + nr + want->skew) & (PIECE_MIN - 1);
+			over = (first + nr + hole.skew) & (PIECE_MIN - 1);
 			if (nr <= over)
 				return -ENOSPC;
 			nr -= over;
 		}
-		err = claim_at(claims, policy, want, first, nr, pfn, placed);
+		err = claim_at(job, first, nr, pfn);
 		if (err)
 			return err;
-		first += nr;
 	}
 	return 0;
+}
+
+/*
+ * Which of some pages may be where many of them are: all, or, where memory has a hole or
+ * an end, each large part.  Return: the frame of the first, or RANGER_NO_PFN.
+ */
+static unsigned long part_there(const struct job *job, pgoff_t first, pgoff_t end,
+				pgoff_t *from, pgoff_t *to)
+{
+	const struct ranger_want *want = job->want;
+	const unsigned long offset = want->pfn - want->first;
+	unsigned long pfn = first + offset, stop;
+
+	*from = end;
+	*to = end;
+	if (job->policy->anchor != RANGER_MOST_IN_PLACE || want->pfn == RANGER_NO_PFN)
+		return RANGER_NO_PFN;
+	if (ranger_in_span(job->spans, want->nid, pfn, end - first)) {
+		*from = first;
+		return pfn;
+	}
+	for (;; pfn = stop) {
+		stop = end + offset;
+		if (!ranger_span_part(job->spans, want->nid, &pfn, &stop))
+			return RANGER_NO_PFN;
+		if (stop - pfn <= PIECE_MIN)
+			continue;
+		*from = pfn - offset;
+		*to = stop - offset;
+		return pfn;
+	}
+}
+
+/* Claims for pages that have none, and none beside them. */
+static int place_new(const struct job *job, pgoff_t first, pgoff_t end)
+{
+	const struct ranger_want *want = job->want;
+	struct ranger_claim *claim;
+	unsigned long pfn;
+	pgoff_t at, from, to;
+	int err, lack = 0;
+
+	/* A page alone lies together with nothing, and there may be any number of such. */
+	if (want->end - want->first == 1)
+		return -ENOSPC;
+	for (at = first; at < end; at = to) {
+		pfn = part_there(job, at, end, &from, &to);
+		err = from < to ? claim_there(job, from, to - from, pfn) : 0;
+		if (err && err != -EBUSY)
+			return err;
+	}
+	for (at = first; at < end; at = to) {
+		claim = ranger_claim_from(job->claims, want->object, want->nid, at);
+		to = claim ? claim_end(claim) : end;
+		err = place_elsewhere(job, at, claim ? min(claim->first, end) : end);
+		if (err && err != -ENOSPC)
+			return err;
+		lack = lack ?: err;
+	}
+	return lack;
 }
 
 /**
@@ -336,12 +456,14 @@ static int place_new(struct ranger_claims *claims, const struct ranger_spans *sp
  * blocks, or, where no hole is, several.
  *
  * Return: 0, -EAGAIN if some have been seen to and others are to be asked for again,
- * -ENOSPC if some that this call saw to have none for want of frames, or -ENOMEM.
+ * -ENOSPC if some that this call saw to have none for want of frames, -ENOMEM, or -EINTR
+ * when the caller is being killed.
  */
 int ranger_place(struct ranger_claims *claims, const struct ranger_spans *spans,
 		 const struct ranger_policy *policy, struct ranger_want *want,
 		 struct ranger_placed *placed)
 {
+	const struct job job = { claims, spans, policy, want, placed };
 	const unsigned long searches = placed->searches;
 	struct ranger_claim *claim, *last = NULL;
 	pgoff_t at = max(want->at, want->first), end;
@@ -356,14 +478,14 @@ int ranger_place(struct ranger_claims *claims, const struct ranger_spans *spans,
 			last = claim;
 			continue;
 		}
+		if (fatal_signal_pending(current))
+			return -EINTR;
 		end = claim ? min(claim->first, want->end) : want->end;
 		if (!(last && claim_end(last) == at &&
-		      !grow(claims, spans, policy, last, last->first,
-			    end - last->first, placed)) &&
+		      !grow(&job, last, last->first, end - last->first)) &&
 		    !(claim && claim->first == end &&
-		      !grow(claims, spans, policy, claim, at,
-			    claim_end(claim) - at, placed))) {
-			err = place_new(claims, spans, policy, want, at, end, placed);
+		      !grow(&job, claim, at, claim_end(claim) - at))) {
+			err = place_new(&job, at, end);
 			if (err && err != -ENOSPC)
 				return err;
 			/* What follows may have a claim that can grow. */

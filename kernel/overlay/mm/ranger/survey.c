@@ -263,7 +263,7 @@ bool ranger_survey_next(struct ranger_survey *survey, bool all,
 	want->at = extent->first;
 	want->skew = extent->skew;
 	/* A few that lie together by chance are no reason to go there. */
-	want->pfn = best->nr > (extent->end - extent->first) / 16 ?
+	want->pfn = best->nr > (extent->end - extent->first) / RANGER_ARE_THERE ?
 		    extent->first + best->offset : RANGER_NO_PFN;
 	memset(extent, 0, sizeof(*extent));
 	return true;
