@@ -77,6 +77,14 @@ static inline unsigned long claim_target(const struct ranger_claim *claim,
 	return claim->pfn + (index - claim->first);
 }
 
+/* Whether all of some pages, in frames from @pfn on, are where they should be. */
+static inline bool claim_is_home(const struct ranger_claim *claim, pgoff_t index,
+				 unsigned long nr, unsigned long pfn)
+{
+	return claim && claim_target(claim, index) == pfn &&
+	       index + nr <= claim_end(claim);
+}
+
 struct ranger_claim *ranger_claim_find(const struct ranger_claims *claims,
 				       const void *object, int nid, pgoff_t index);
 struct ranger_claim *ranger_claim_from(const struct ranger_claims *claims,

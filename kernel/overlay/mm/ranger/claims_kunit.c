@@ -56,6 +56,22 @@ static void test_find(struct kunit *test)
 	check_disjoint(test);
 }
 
+/* A huge page that goes on behind its claim is in frames that others may claim. */
+static void test_home(struct kunit *test)
+{
+	struct claims_test *t = test->priv;
+	struct ranger_claim *claim;
+
+	KUNIT_ASSERT_EQ(test, 0, add(test, 0, 100, 10, 1000));
+	claim = ranger_claim_find(&t->claims, &t->object[0], 0, 105);
+	KUNIT_ASSERT_NOT_NULL(test, claim);
+	KUNIT_EXPECT_TRUE(test, claim_is_home(claim, 105, 1, 1005));
+	KUNIT_EXPECT_TRUE(test, claim_is_home(claim, 105, 5, 1005));
+	KUNIT_EXPECT_FALSE(test, claim_is_home(claim, 105, 6, 1005));
+	KUNIT_EXPECT_FALSE(test, claim_is_home(claim, 105, 1, 1006));
+	KUNIT_EXPECT_FALSE(test, claim_is_home(NULL, 105, 1, 1005));
+}
+
 static void test_first_fit(struct kunit *test)
 {
 	struct claims_test *t = test->priv;
@@ -412,6 +428,7 @@ static void test_figure_4_7(struct kunit *test)
 static struct kunit_case claims_test_cases[] = {
 	KUNIT_CASE(test_disjoint),
 	KUNIT_CASE(test_find),
+	KUNIT_CASE(test_home),
 	KUNIT_CASE(test_first_fit),
 	KUNIT_CASE(test_align),
 	KUNIT_CASE(test_most_in_place),

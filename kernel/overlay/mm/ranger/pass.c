@@ -108,7 +108,7 @@ static bool is_home(const struct ranger_seen *seen)
 	struct ranger_claim *claim;
 
 	claim = ranger_claim_find(&ranger_claims, seen->object, seen->nid, seen->index);
-	return claim && claim_target(claim, seen->index) == seen->pfn;
+	return claim_is_home(claim, seen->index, seen->nr_pages, seen->pfn);
 }
 
 /*

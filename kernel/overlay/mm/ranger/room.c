@@ -90,7 +90,7 @@ static bool is_home(struct folio *folio)
 		return true;
 	claim = ranger_claim_find(&ranger_claims, folio_anon_vma(folio),
 				  folio_nid(folio), folio->index);
-	home = claim && claim_target(claim, folio->index) == folio_pfn(folio);
+	home = claim_is_home(claim, folio->index, folio_nr_pages(folio), folio_pfn(folio));
 	up_read(&ranger_claims_lock);
 	return home;
 }
