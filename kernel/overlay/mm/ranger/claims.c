@@ -10,7 +10,6 @@
 #include <linux/minmax.h>
 #include <linux/rmap.h>
 #include <linux/rwsem.h>
-#include <linux/sched.h>
 #include <linux/slab.h>
 #include "claims.h"
 #include "ranger.h"
@@ -267,46 +266,4 @@ bool ranger_span_part(const struct ranger_spans *spans, int nid, unsigned long *
 	*pfn = first;
 	*end = last;
 	return true;
-}
-
-/* Whether no mapping has an object any more, as far as that is to be known at once. */
-static bool is_unused(struct anon_vma *object)
-{
-	bool unused;
-
-	if (!anon_vma_trylock_read(object))
-		return false;
-	/* It gets none again: mappings get a new one, or that of others. */
-	unused = RB_EMPTY_ROOT(&object->rb_root.rb_root);
-	anon_vma_unlock_read(object);
-	return unused;
-}
-
-/**
- * ranger_claims_sweep() - End claims that are of no use any more.
- * @spans: all frames, or NULL
- *
- * Those of objects that no mapping has, and those that lost frames: memory went offline.
- *
- * Return: 0, or -EINTR when the caller is being killed.
- */
-int ranger_claims_sweep(const struct ranger_spans *spans)
-{
-	struct rb_node *node, *next;
-
-	if (down_write_killable(&ranger_claims_lock))
-		return -EINTR;
-	for (node = rb_first(&ranger_claims.by_index); node; node = next) {
-		struct ranger_claim *claim = rb_entry(node, struct ranger_claim, by_index);
-
-		next = rb_next(node);
-		if (is_unused(claim->object) ||
-		    (spans && !ranger_in_span(spans, claim->nid, claim->pfn, claim->nr))) {
-			ranger_claim_remove(&ranger_claims, claim);
-			ranger_claim_free(claim);
-		}
-		cond_resched();
-	}
-	up_write(&ranger_claims_lock);
-	return 0;
 }

@@ -102,6 +102,10 @@ bool ranger_in_span(const struct ranger_spans *spans, int nid, unsigned long pfn
 bool ranger_span_part(const struct ranger_spans *spans, int nid, unsigned long *pfn,
 		      unsigned long *end);
 
+/* See sweep.c. */
+void ranger_claim_cut(struct ranger_claims *claims, const struct ranger_spans *spans,
+		      struct ranger_claim *claim);
+
 /* Where a claim should be, by whatever policy: see place.c. */
 enum ranger_anchor {
 	/* Where many are already, or else with as few bad blocks as possible. */

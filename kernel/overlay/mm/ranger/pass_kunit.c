@@ -156,6 +156,23 @@ static void add_claim(struct kunit *test, struct anon_vma *object, pgoff_t first
 	up_write(&ranger_claims_lock);
 }
 
+/* How many pages the claim of a page has. */
+static unsigned long claimed(struct anon_vma *object, pgoff_t index, int nid,
+			     unsigned long *target)
+{
+	struct ranger_claim *claim;
+	unsigned long nr = 0;
+
+	down_read(&ranger_claims_lock);
+	claim = ranger_claim_find(&ranger_claims, object, nid, index);
+	if (claim) {
+		nr = claim->nr;
+		*target = claim_target(claim, index);
+	}
+	up_read(&ranger_claims_lock);
+	return nr;
+}
+
 /* Return: whether it was still there. */
 static bool end_claim(struct anon_vma *object, pgoff_t index, int nid)
 {
@@ -173,14 +190,14 @@ static bool end_claim(struct anon_vma *object, pgoff_t index, int nid)
 	return found;
 }
 
-/* Such as memory that went offline, even if it is part of what is claimed. */
+/* Such as memory that went offline; what is left of a claim stays where it is. */
 static void claims_of_lost_frames_end(struct kunit *test)
 {
 	static struct passing passing;
 	static struct anon_vma object;
 	static struct rb_node mapping;
 	struct ranger_spans *spans = kunit_kzalloc(test, sizeof(*spans), GFP_KERNEL);
-	unsigned long end;
+	unsigned long end, target = 0;
 	int nid;
 
 	KUNIT_ASSERT_NOT_NULL(test, spans);
@@ -193,15 +210,17 @@ static void claims_of_lost_frames_end(struct kunit *test)
 	object.root = &object;
 	atomic_set(&object.refcount, 1);
 	object.rb_root.rb_root.rb_node = &mapping;
-	add_claim(test, &object, 0, nid, end - 20, 10);
-	add_claim(test, &object, 20, nid, end - 5, 10);
-	add_claim(test, &object, 40, nid, RANGER_NO_PFN / 2, 10);
+	add_claim(test, &object, 0, nid, end - 70, 10);
+	add_claim(test, &object, 20, nid, end - 50, 100);
+	add_claim(test, &object, 200, nid, RANGER_NO_PFN / 2, 10);
 	start(test, &passing);
 	KUNIT_EXPECT_EQ(test, 0, ranger_pass(passing.mm, &policy, NULL, &passing.stats));
 	finish(&passing);
 	KUNIT_EXPECT_TRUE(test, end_claim(&object, 0, nid));
-	KUNIT_EXPECT_FALSE(test, end_claim(&object, 20, nid));
-	KUNIT_EXPECT_FALSE(test, end_claim(&object, 40, nid));
+	KUNIT_EXPECT_EQ(test, 50, claimed(&object, 20, nid, &target));
+	KUNIT_EXPECT_EQ(test, end - 50, target);
+	KUNIT_EXPECT_TRUE(test, end_claim(&object, 20, nid));
+	KUNIT_EXPECT_FALSE(test, end_claim(&object, 200, nid));
 }
 
 /* Others may be faster. */
