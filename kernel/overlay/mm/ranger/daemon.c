@@ -276,8 +276,6 @@ static int daemon(void *unused)
 		before = READ_ONCE(asked);
 		make_round();
 		ranger_forget_dead();
-		/* No pass may follow that does so. */
-		ranger_claims_sweep(NULL);
 		if (is_done(before))
 			return 0;
 		sleep_for(begin, interval_for, before);

@@ -223,6 +223,27 @@ static void claims_of_lost_frames_end(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, end_claim(&object, 200, nid));
 }
 
+/* Also where no pass and no round of kranger follows. */
+static void claims_of_nobody_end(struct kunit *test)
+{
+	static struct anon_vma unused, used;
+	static struct rb_node mapping;
+	struct anon_vma *const objects[] = { &unused, &used };
+	const unsigned long pfn = RANGER_NO_PFN / 2;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(objects); i++) {
+		init_rwsem(&objects[i]->rwsem);
+		objects[i]->root = objects[i];
+		atomic_set(&objects[i]->refcount, 1);
+		add_claim(test, objects[i], 0, 0, pfn + 10 * i, 10);
+	}
+	used.rb_root.rb_root.rb_node = &mapping;
+	KUNIT_EXPECT_TRUE(test, ranger_forget_dead());
+	KUNIT_EXPECT_FALSE(test, end_claim(&unused, 0, 0));
+	KUNIT_EXPECT_TRUE(test, end_claim(&used, 0, 0));
+}
+
 /* Others may be faster. */
 #define TRIES	32
 
@@ -275,6 +296,7 @@ static struct kunit_case pass_cases[] = {
 	KUNIT_CASE(a_process_that_is_gone_ends_its_pass),
 	KUNIT_CASE(a_share_is_kept),
 	KUNIT_CASE(claims_of_lost_frames_end),
+	KUNIT_CASE(claims_of_nobody_end),
 	KUNIT_CASE(the_low_watermark_is_kept),
 	{}
 };

@@ -173,6 +173,6 @@ u64 ranger_rest_ns(u64 ran, unsigned int percent);
 
 int ranger_record(struct mm_struct *mm, const struct ranger_stats *stats,
 		  bool background);
-void ranger_forget_dead(void);
+bool ranger_forget_dead(void);
 
 #endif /* _MM_RANGER_H */

@@ -112,23 +112,29 @@ static void add_to(struct ranger_stats *all, const struct ranger_stats *stats)
 static void forget_later(struct work_struct *work);
 static DECLARE_DEFERRABLE_WORK(forget_work, forget_later);
 
-static void forget_later(struct work_struct *work)
+/**
+ * ranger_forget_dead() - Drop what is known, and claimed, of processes that have ended.
+ *
+ * Return: whether something is left that is to be dropped some time.
+ */
+bool ranger_forget_dead(void)
 {
+	bool left;
+
 	mutex_lock(&record_lock);
 	forget_dead();
-	if (nr_records)
-		queue_delayed_work(system_unbound_wq, &forget_work, RECORDS_STAY * HZ);
+	left = nr_records;
 	mutex_unlock(&record_lock);
+	ranger_claims_sweep(NULL);
+	/* Who makes claims has this called later: see ranger_record(). */
+	return left || READ_ONCE(ranger_claims.by_index.rb_node);
 }
 
-/**
- * ranger_forget_dead() - Drop what is known of processes that have ended.
- */
-void ranger_forget_dead(void)
+/* There may be no kranger, and no pass any more. */
+static void forget_later(struct work_struct *work)
 {
-	mutex_lock(&record_lock);
-	forget_dead();
-	mutex_unlock(&record_lock);
+	if (ranger_forget_dead())
+		queue_delayed_work(system_unbound_wq, &forget_work, RECORDS_STAY * HZ);
 }
 
 /**
@@ -154,7 +160,6 @@ int ranger_record(struct mm_struct *mm, const struct ranger_stats *stats,
 		new->mm = mm;
 		list_add(&new->list, &records);
 		nr_records++;
-		queue_delayed_work(system_unbound_wq, &forget_work, RECORDS_STAY * HZ);
 		record = new;
 		new = NULL;
 	}
@@ -167,6 +172,8 @@ int ranger_record(struct mm_struct *mm, const struct ranger_stats *stats,
 	}
 	mutex_unlock(&record_lock);
 	kfree(new);
+	/* Of claims, too, even if there was no memory to note it. */
+	queue_delayed_work(system_unbound_wq, &forget_work, RECORDS_STAY * HZ);
 	return record ? 0 : -ENOMEM;
 }
 
