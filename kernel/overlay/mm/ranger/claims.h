@@ -22,6 +22,11 @@
  * @pfn: the frame of the first page; the others follow
  * @align: frame and address are equal modulo this, in pages, wherever it goes
  * @skew: address less index, modulo @align: not 0 where a mapping was moved
+ * @user: whose pages were found in it last: an address space, no more than a name
+ * @seen_first: index of the first page that was found since a pass over @user ended
+ * @seen_end: behind the last
+ * @seen_nr: how many were, or 0
+ * @stale: after so many passes over its user in a row it was too long for these
  *
  * No page has two claims, and no frame is claimed twice.  A claim reserves nothing:
  * the frames are whoever's they are.
@@ -36,6 +41,11 @@ struct ranger_claim {
 	unsigned long pfn;
 	unsigned long align;
 	unsigned long skew;
+	const void *user;
+	pgoff_t seen_first;
+	pgoff_t seen_end;
+	unsigned long seen_nr;
+	unsigned int stale;
 };
 
 struct ranger_claims {
@@ -102,7 +112,14 @@ bool ranger_in_span(const struct ranger_spans *spans, int nid, unsigned long pfn
 bool ranger_span_part(const struct ranger_spans *spans, int nid, unsigned long *pfn,
 		      unsigned long *end);
 
+/* After so many passes in which a claim was too long it is no more so. */
+#define RANGER_STALE	4
+
 /* See sweep.c. */
+unsigned long ranger_longest(unsigned long found);
+void ranger_claim_seen(struct ranger_claim *claim, const void *user, pgoff_t index,
+		       unsigned long nr);
+void ranger_claims_age(struct ranger_claims *claims, const void *user);
 void ranger_claim_cut(struct ranger_claims *claims, const struct ranger_spans *spans,
 		      struct ranger_claim *claim);
 
@@ -131,6 +148,7 @@ struct ranger_policy {
  * @end: behind the last
  * @at: those before this one have been seen to
  * @skew: as of a claim, for those that get a new one
+ * @user: the same
  * @pfn: the frame of the first if those that lie together stay, or RANGER_NO_PFN
  */
 struct ranger_want {
@@ -140,6 +158,7 @@ struct ranger_want {
 	pgoff_t end;
 	pgoff_t at;
 	unsigned long skew;
+	const void *user;
 	unsigned long pfn;
 };
 

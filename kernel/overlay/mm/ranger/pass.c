@@ -69,6 +69,8 @@ struct pass {
 	struct away away[BATCH];
 	unsigned int nr_away;
 	unsigned long home;
+	/* Behind the last page that claims know of: those before are looked at again. */
+	unsigned long seen_to;
 
 	struct folio_pair pairs[BATCH];
 	struct swap_places places[BATCH];
@@ -103,11 +105,15 @@ static void count(struct pass *pass, enum ranger_outcome outcome, unsigned long 
 	pass->stats->pages[outcome] += nr_pages;
 }
 
-static bool is_home(const struct ranger_seen *seen)
+/* Whether a page is where it should be; also notes that it is there, once in a pass. */
+static bool look_at_claim(struct pass *pass, const struct ranger_seen *seen)
 {
 	struct ranger_claim *claim;
 
 	claim = ranger_claim_find(&ranger_claims, seen->object, seen->nid, seen->index);
+	if (claim && seen->addr >= pass->seen_to)
+		ranger_claim_seen(claim, pass->walk.mm, seen->index, seen->nr_pages);
+	pass->seen_to = max(pass->seen_to, seen->addr + 1);
 	return claim_is_home(claim, seen->index, seen->nr_pages, seen->pfn);
 }
 
@@ -128,7 +134,7 @@ static int judge(struct pass *pass)
 	for (i = 0; i < walk->nr_seen; i++) {
 		const struct ranger_seen *seen = &walk->seen[i];
 
-		if (is_home(seen)) {
+		if (look_at_claim(pass, seen)) {
 			pass->home += seen->nr_pages;
 			continue;
 		}
@@ -511,6 +517,7 @@ static int claim_all(struct pass *pass, bool all)
 	struct ranger_want want;
 	int err = 0;
 
+	want.user = pass->walk.mm;
 	while (!err && ranger_survey_next(pass->walk.survey, all, &want)) {
 		err = claim_one(pass, &want);
 		put_anon_vma(want.object);
@@ -537,6 +544,16 @@ static int survey_all(struct pass *pass)
 	ranger_survey_free(pass->walk.survey);
 	pass->walk.survey = NULL;
 	return err;
+}
+
+/* What was not found is not there. */
+static int age_claims(struct pass *pass)
+{
+	if (down_write_killable(&ranger_claims_lock))
+		return -EINTR;
+	ranger_claims_age(&ranger_claims, pass->walk.mm);
+	up_write(&ranger_claims_lock);
+	return 0;
 }
 
 /**
@@ -576,6 +593,8 @@ int ranger_pass(struct mm_struct *mm, const struct ranger_policy *policy,
 		err = survey_all(pass);
 	if (!err)
 		err = place_all(pass);
+	if (!err)
+		err = age_claims(pass);
 	stats->vmas = pass->walk.vmas;
 	kvfree(pass);
 	stats->error = err;

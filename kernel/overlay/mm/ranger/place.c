@@ -328,6 +328,7 @@ static int claim_at(const struct job *job, pgoff_t first, unsigned long nr,
 	claim->pfn = pfn;
 	claim->align = job->policy->align;
 	claim->skew = job->want->skew;
+	claim->user = job->want->user;
 	err = ranger_claim_add(job->claims, claim);
 	if (err)
 		ranger_claim_free(claim);

@@ -102,22 +102,12 @@ static void count_vote(struct extent *extent, unsigned long offset, unsigned lon
 	}
 }
 
-/*
- * How long an extent may be: three times as long as what was found in it, and 2 MiB, since
- * gaps are filled later, and claims are not joined then.  But what is found must not be
- * next to nothing of it.
- */
-static unsigned long longest(unsigned long found)
-{
-	return 3 * found + min(16 * found, PMD_SIZE >> PAGE_SHIFT);
-}
-
 /* Whether a page is near enough to an extent before it. */
 static bool is_near(const struct extent *extent, const struct ranger_seen *seen)
 {
 	return extent->lone < LONE_MAX &&
 	       seen->index + seen->nr_pages - extent->first <=
-	       longest(extent->nr + seen->nr_pages);
+	       ranger_longest(extent->nr + seen->nr_pages);
 }
 
 static struct extent *extent_of(struct ranger_survey *survey,
