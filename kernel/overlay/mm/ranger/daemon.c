@@ -13,6 +13,7 @@
  */
 #include <linux/err.h>
 #include <linux/freezer.h>
+#include <linux/gfp.h>
 #include <linux/init.h>
 #include <linux/jiffies.h>
 #include <linux/kthread.h>
@@ -30,6 +31,7 @@
 #include <linux/sched/task.h>
 #include <linux/sizes.h>
 #include <linux/slab.h>
+#include <linux/swap.h>
 #include <linux/sysctl.h>
 #include <linux/wait.h>
 #include "ranger.h"
@@ -239,11 +241,23 @@ static bool anybody(void)
 	return found;
 }
 
+/*
+ * Pages and frames on lists of CPUs are not to be had.  Each CPU's worker is waited for,
+ * for ever where others keep it from running: so nobody's memory is kept meanwhile, and
+ * no CPU works more for many processes than for one.
+ */
+static void drain(void)
+{
+	lru_add_drain_all();
+	drain_all_pages(NULL);
+}
+
 static void make_round(void)
 {
 	struct mm_struct *mm;
 	pid_t nr = 1;
 
+	drain();
 	while ((mm = next_mm(&nr))) {
 		serve(mm);
 		cond_resched();

@@ -76,7 +76,10 @@ struct pass {
 	struct swap_places places[BATCH];
 	unsigned int nr_pairs;
 
-	/* Lists of all CPUs were emptied, and we left nothing on one since. */
+	/*
+	 * Lists of all CPUs were emptied, and we left nothing on one since.  That is not
+	 * done in the background, but by kranger once a round.
+	 */
 	bool drained;
 	/* Frames may have been freed since. */
 	bool drain;
@@ -207,7 +210,7 @@ static void settle(struct pass *pass, u64 migrations)
 {
 	lru_add_drain();
 	/* Some are on that of a CPU where we were before. */
-	if (current->se.nr_migrations != migrations)
+	if (!pass->pace && current->se.nr_migrations != migrations)
 		pass->drained = false;
 }
 
@@ -583,6 +586,8 @@ int ranger_pass(struct mm_struct *mm, const struct ranger_policy *policy,
 	pass->policy = policy;
 	pass->stats = stats;
 	pass->pace = pace;
+	pass->drained = pace;
+	pass->drain = pace;
 	pass->walk.mm = mm;
 	pass->walk.align = policy->align;
 	pass->walk.wait = !pace;

@@ -6,17 +6,22 @@
 #include <kunit/test.h>
 #include <linux/array_size.h>
 #include <linux/completion.h>
+#include <linux/cpumask.h>
 #include <linux/delay.h>
 #include <linux/err.h>
 #include <linux/gfp.h>
 #include <linux/kthread.h>
+#include <linux/mman.h>
 #include <linux/mm.h>
 #include <linux/mmap_lock.h>
 #include <linux/mmzone.h>
+#include <linux/page-flags.h>
 #include <linux/rmap.h>
+#include <linux/sched.h>
 #include <linux/sched/mm.h>
 #include <linux/swap.h>
 #include <linux/time64.h>
+#include <linux/uaccess.h>
 #include "ranger.h"
 
 /* No more than the end of a test that fails. */
@@ -290,6 +295,52 @@ static void the_low_watermark_is_kept(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, some_is(test, totalram_pages(), RANGER_MOVED));
 }
 
+/* Touches a page on a CPU, on a list of which it is then.  Return: whether it still is. */
+static bool stays_on_a_list(struct kunit *test, unsigned long addr, unsigned int cpu,
+			    ranger_pace *pace)
+{
+	static struct ranger_stats stats;
+	struct page *page = NULL;
+	bool stays;
+
+	KUNIT_ASSERT_EQ(test, 0, set_cpus_allowed_ptr(current, cpumask_of(cpu)));
+	KUNIT_ASSERT_EQ(test, 0, put_user(1, (u64 __user *)addr));
+	cpu = cpumask_any_but(cpu_online_mask, cpu);
+	KUNIT_ASSERT_EQ(test, 0, set_cpus_allowed_ptr(current, cpumask_of(cpu)));
+	KUNIT_ASSERT_EQ(test, 1, get_user_pages_fast(addr, 1, 0, &page));
+	mmget(current->mm);
+	KUNIT_EXPECT_EQ(test, 0, ranger_pass(current->mm, &policy, pace, &stats));
+	mmput(current->mm);
+	stays = !PageLRU(page);
+	put_page(page);
+	return stays;
+}
+
+/* Nor is any waited for.  Whoever asks for a pass has it done. */
+static void no_cpu_works_for_the_background(struct kunit *test)
+{
+	const unsigned int cpu = cpumask_first(cpu_online_mask);
+	unsigned int i, stay[2] = {};
+	unsigned long addr;
+
+	if (num_online_cpus() < 2)
+		kunit_skip(test, "needs two CPUs");
+	addr = kunit_vm_mmap(test, NULL, 0, 2 * PMD_SIZE, PROT_READ | PROT_WRITE,
+			     MAP_ANONYMOUS | MAP_PRIVATE, 0);
+	KUNIT_ASSERT_NE(test, 0, addr);
+	KUNIT_ASSERT_FALSE(test, IS_ERR_VALUE(addr));
+	KUNIT_ASSERT_EQ(test, 0, do_madvise(current->mm, addr, 2 * PMD_SIZE,
+					    MADV_NOHUGEPAGE));
+	/* None beside another one: these have no place to go to. */
+	for (i = 0; i < TRIES; i++)
+		stay[i & 1] += stays_on_a_list(test, addr + 2 * i * PAGE_SIZE, cpu,
+					       i & 1 ? never : NULL);
+	set_cpus_allowed_ptr(current, cpu_possible_mask);
+	KUNIT_EXPECT_EQ(test, 0, stay[0]);
+	/* Others may be faster. */
+	KUNIT_EXPECT_LT(test, 0, stay[1]);
+}
+
 static struct kunit_case pass_cases[] = {
 	KUNIT_CASE(a_stuck_process_holds_up_nobody),
 	KUNIT_CASE(who_paces_does_not_wait),
@@ -298,6 +349,7 @@ static struct kunit_case pass_cases[] = {
 	KUNIT_CASE(claims_of_lost_frames_end),
 	KUNIT_CASE(claims_of_nobody_end),
 	KUNIT_CASE(the_low_watermark_is_kept),
+	KUNIT_CASE(no_cpu_works_for_the_background),
 	{}
 };
 
