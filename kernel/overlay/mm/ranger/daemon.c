@@ -146,6 +146,7 @@ static void serve(struct mm_struct *mm)
 	pass_ran_ns = 0;
 	pass_rested_ns = 0;
 	mmgrab(mm);
+	stats.next = ranger_where(mm);
 	err = ranger_pass(mm, &policy, pace, &stats);
 	if (err != -ESRCH)
 		mmput_async(mm);

@@ -44,6 +44,7 @@ static int run(char *options, struct mm_struct *mm)
 		if (err)
 			return err;
 	}
+	stats.next = 0;
 	begin = task_sched_runtime(current);
 	err = ranger_pass(mm, &policy, NULL, &stats);
 	stats.ran_ns = task_sched_runtime(current) - begin;

@@ -474,11 +474,11 @@ static void place_some(struct pass *pass)
 	}
 }
 
-static int place_all(struct pass *pass)
+static int place_all(struct pass *pass, unsigned long from)
 {
 	int more, err;
 
-	pass->walk.addr = 0;
+	pass->walk.addr = from;
 	pass->walk.last_pfn = RANGER_NO_PFN;
 	do {
 		err = breathe(pass);
@@ -528,10 +528,12 @@ static int claim_all(struct pass *pass, bool all)
 	return err;
 }
 
-static int survey_all(struct pass *pass)
+/* Who has to give up makes claims for what was found so far. */
+static int survey_all(struct pass *pass, unsigned long from)
 {
 	int more, err;
 
+	pass->walk.addr = from;
 	pass->walk.survey = ranger_survey_alloc();
 	if (!pass->walk.survey)
 		return -ENOMEM;
@@ -542,7 +544,7 @@ static int survey_all(struct pass *pass)
 		if (err)
 			break;
 		more = ranger_walk_some(&pass->walk);
-		err = more < 0 ? more : claim_all(pass, !more);
+		err = claim_all(pass, more <= 0) ?: min(more, 0);
 	} while (more > 0 && !err);
 	ranger_survey_free(pass->walk.survey);
 	pass->walk.survey = NULL;
@@ -559,12 +561,36 @@ static int age_claims(struct pass *pass)
 	return 0;
 }
 
+/*
+ * Where mmap_lock is not to be had for the survey it may be later, to move pages.  The
+ * next pass begins where the first of both gave up: or what is behind that would never
+ * get its turn in a process that has its lock taken again and again.
+ */
+static int survey_and_place(struct pass *pass, unsigned long from)
+{
+	unsigned long next = ULONG_MAX;
+	int lack, err;
+
+	lack = survey_all(pass, from);
+	if (lack)
+		next = pass->walk.addr;
+	err = lack;
+	if (!lack || lack == -EAGAIN) {
+		err = place_all(pass, from);
+		if (err)
+			next = min(next, pass->walk.addr);
+		err = err ?: lack;
+	}
+	pass->stats->next = err ? next : 0;
+	return err ?: age_claims(pass);
+}
+
 /**
  * ranger_pass() - Have the pages of a process lie together.
  * @mm: the process
  * @policy: where, if they have no place yet
  * @pace: called between steps, or NULL
- * @stats: what was done, also where the pass ended early
+ * @stats: what was done, also where the pass ended early; it begins at @stats->next
  *
  * With @pace nothing is waited for that a process may keep.  The pass ends when @pace
  * returns an error; it may have given up its caller's reference to @mm then.
@@ -577,10 +603,12 @@ int ranger_pass(struct mm_struct *mm, const struct ranger_policy *policy,
 		ranger_pace *pace, struct ranger_stats *stats)
 {
 	struct pass *pass = kvzalloc(sizeof(*pass), GFP_KERNEL);
+	const unsigned long from = stats->next;
 	int err;
 
 	memset(stats, 0, sizeof(*stats));
 	stats->error = -ENOMEM;
+	stats->next = from;
 	if (!pass)
 		return -ENOMEM;
 	pass->policy = policy;
@@ -595,11 +623,7 @@ int ranger_pass(struct mm_struct *mm, const struct ranger_policy *policy,
 	ranger_spans(&pass->spans);
 	err = ranger_claims_sweep(&pass->spans);
 	if (!err)
-		err = survey_all(pass);
-	if (!err)
-		err = place_all(pass);
-	if (!err)
-		err = age_claims(pass);
+		err = survey_and_place(pass, from);
 	stats->vmas = pass->walk.vmas;
 	kvfree(pass);
 	stats->error = err;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * KUnit tests for passes: that a process whose mmap_lock is not to be had keeps nobody
- * else waiting, that rests keep a share of the time, and which frames are left alone.
+ * else waiting and gets its turn, that rests keep a share of the time, that passes in the
+ * background leave other CPUs alone, which claims end, and which frames are not taken.
  */
 #include <kunit/test.h>
 #include <linux/array_size.h>
@@ -108,6 +109,60 @@ static void who_paces_does_not_wait(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, -ECANCELED,
 			ranger_pass(stuck.mm, &policy, at_once, &stuck.stats));
 	finish(&stuck);
+}
+
+/* So many tables a process has, with a page in each. */
+#define TABLES		24
+/*
+ * Each time after so many steps its mmap_lock is not to be had for one.  A prime, or the
+ * beginning of each pass could meet that again.
+ */
+#define STEPS		7
+
+static unsigned int steps;
+static bool taken;
+
+static int take_often(struct mm_struct *mm)
+{
+	if (taken)
+		mmap_write_unlock(mm);
+	taken = !(++steps % STEPS);
+	if (taken)
+		mmap_write_lock(mm);
+	return 0;
+}
+
+static void all_of_a_busy_process_gets_its_turn(struct kunit *test)
+{
+	static struct ranger_stats stats;
+	unsigned int i, passes = 0;
+	unsigned long addr, found = 0;
+	int err;
+
+	addr = kunit_vm_mmap(test, NULL, 0, TABLES * PMD_SIZE, PROT_READ | PROT_WRITE,
+			     MAP_ANONYMOUS | MAP_PRIVATE, 0);
+	KUNIT_ASSERT_NE(test, 0, addr);
+	KUNIT_ASSERT_FALSE(test, IS_ERR_VALUE(addr));
+	KUNIT_ASSERT_EQ(test, 0, do_madvise(current->mm, addr, TABLES * PMD_SIZE,
+					    MADV_NOHUGEPAGE));
+	for (i = 0; i < TABLES; i++)
+		KUNIT_ASSERT_EQ(test, 0, put_user(1, (u64 __user *)(addr + i * PMD_SIZE)));
+	stats.next = 0;
+	steps = 0;
+	do {
+		err = ranger_pass(current->mm, &policy, take_often, &stats);
+		if (taken)
+			mmap_write_unlock(current->mm);
+		taken = false;
+		/* Alone, or still on the list of a CPU. */
+		found += stats.pages[RANGER_NO_CLAIM] + stats.pages[RANGER_BUSY];
+		/* Though it could not look at all of them for claims. */
+		KUNIT_EXPECT_LT(test, 0, found);
+	} while (err == -EAGAIN && ++passes < TABLES);
+	KUNIT_EXPECT_EQ(test, 0, err);
+	KUNIT_EXPECT_EQ(test, 0, stats.next);
+	KUNIT_EXPECT_LT(test, 0, passes);
+	KUNIT_EXPECT_LE(test, TABLES, found);
 }
 
 /* Its memory is not kept for as long as a pass takes. */
@@ -344,6 +399,7 @@ static void no_cpu_works_for_the_background(struct kunit *test)
 static struct kunit_case pass_cases[] = {
 	KUNIT_CASE(a_stuck_process_holds_up_nobody),
 	KUNIT_CASE(who_paces_does_not_wait),
+	KUNIT_CASE(all_of_a_busy_process_gets_its_turn),
 	KUNIT_CASE(a_process_that_is_gone_ends_its_pass),
 	KUNIT_CASE(a_share_is_kept),
 	KUNIT_CASE(claims_of_lost_frames_end),

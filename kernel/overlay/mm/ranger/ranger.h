@@ -47,6 +47,8 @@ struct ranger_stats {
 	unsigned long evicted;	/* to make room */
 	struct ranger_placed placed;
 	int error;
+	/* The address where the next one goes on, where this one ended early. */
+	unsigned long next;
 	/* CPU time, and how long it was not used to keep a share. */
 	u64 ran_ns;
 	u64 rested_ns;
@@ -173,6 +175,7 @@ u64 ranger_rest_ns(u64 ran, unsigned int percent);
 
 int ranger_record(struct mm_struct *mm, const struct ranger_stats *stats,
 		  bool background);
+unsigned long ranger_where(struct mm_struct *mm);
 bool ranger_forget_dead(void);
 
 #endif /* _MM_RANGER_H */

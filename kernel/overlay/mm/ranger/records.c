@@ -113,6 +113,22 @@ static void forget_later(struct work_struct *work);
 static DECLARE_DEFERRABLE_WORK(forget_work, forget_later);
 
 /**
+ * ranger_where() - Where the next pass over a process goes on.
+ * @mm: the process
+ */
+unsigned long ranger_where(struct mm_struct *mm)
+{
+	struct record *record;
+	unsigned long next;
+
+	mutex_lock(&record_lock);
+	record = record_find(mm);
+	next = record ? record->last.next : 0;
+	mutex_unlock(&record_lock);
+	return next;
+}
+
+/**
  * ranger_forget_dead() - Drop what is known, and claimed, of processes that have ended.
  *
  * Return: whether something is left that is to be dropped some time.
