@@ -376,7 +376,7 @@ static void test_gap_without_room(struct kunit *test)
 #define OTHER	'x'
 #define EMPTY	'.'
 
-/* What a pass does, with letters: see place() in pass.c. */
+/* What a pass does, with letters: see place() in bring.c. */
 static unsigned int coalesce(struct kunit *test, char *frame, const char *pages,
 			     char *did)
 {
