@@ -11,7 +11,7 @@ set -euo pipefail
 targets=${*:-pgtable_repl migrate_copy exchange ranger tier kvm}
 # KVM's own: scripts/test-mm.sh has them.
 kvm='x86_64/pgtable_repl_test x86_64/pgtable_repl_life_test'
-kvm+=' x86_64/pgtable_repl_clone_test'
+kvm+=' x86_64/pgtable_repl_clone_test x86_64/pgtable_repl_inherit_test'
 kvm+=' x86_64/pgtable_repl_move_test'
 kvm+=' x86_64/pgtable_repl_race_test x86_64/pgtable_repl_room_test'
 kvm+=' x86_64/pgtable_repl_slot_test'

@@ -5,6 +5,7 @@
  * come as far as that check, so that the answer is EPERM.
  */
 #include <linux/pgtable_repl.h>
+#include <linux/pgtable_repl_nested.h>
 #include <linux/proc_fs.h>
 #include <linux/ptrace.h>
 #include <linux/sched/mm.h>
@@ -12,8 +13,8 @@
 #include <linux/slab.h>
 #include "internal.h"
 
-/* "eager" and a list that names each node apart. */
-#define REPL_TEXT_MAX	(16 + 5 * MAX_NUMNODES)
+/* "lazy", "prefetch=" and "nested migrate", and two lists that name each node apart. */
+#define REPL_TEXT_MAX	(32 + 2 * 5 * MAX_NUMNODES)
 
 static int proc_pgtable_repl_show(struct seq_file *m, void *v)
 {
@@ -57,6 +58,7 @@ static ssize_t proc_pgtable_repl_write(struct file *file,
 {
 	struct mm_struct *mm = ((struct seq_file *)file->private_data)->private;
 	struct pgtable_repl_policy policy = { .source = PGTABLE_REPL_PROC };
+	struct pgtable_repl_nested nested = { .source = PGTABLE_REPL_PROC };
 	char *text;
 	int err;
 
@@ -67,7 +69,7 @@ static ssize_t proc_pgtable_repl_write(struct file *file,
 	text = memdup_user_nul(ubuf, count);
 	if (IS_ERR(text))
 		return PTR_ERR(text);
-	err = pgtable_repl_parse(text, &policy);
+	err = pgtable_repl_parse_setting(text, &policy, &nested);
 	kfree(text);
 	if (err)
 		return err;
@@ -75,6 +77,8 @@ static ssize_t proc_pgtable_repl_write(struct file *file,
 	if (!mmget_not_zero(mm))
 		return -ESRCH;
 	err = pgtable_repl_set(mm, &policy);
+	if (!err)
+		pgtable_repl_set_nested(mm, &nested);
 	mmput(mm);
 	return err ?: count;
 }

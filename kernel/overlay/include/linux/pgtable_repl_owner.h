@@ -12,6 +12,7 @@
 #include <linux/list.h>
 #include <linux/nodemask.h>
 #include <linux/pgtable_repl.h>
+#include <linux/pgtable_repl_nested.h>
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
 
@@ -75,11 +76,13 @@ struct repl_wait {
  * domains calls @withdraw with them frozen, and @trim comes from one worker at a time:
  * neither may do what waits for such a change, or for that worker.
  *
+ * @nested: it is asked to @apply when what processes and groups ask for their virtual
+ *	machines (pgtable_repl_nested()) may be another thing
  * @get: get a reference, without sleeping; false: it is about to go
  * @put: put it; the last one may free the owner
  * @put_unless_last: put it unless it is the last one, and say whether it was not: that
  *	would wait for others, and is put by work of its own; NULL: @put never waits
- * @apply: what holds for it may have changed (vm.pgtable_repl_mode)
+ * @apply: what holds for it may have changed (vm.pgtable_repl_mode; @nested)
  * @withdraw: domains are about to mean something else: have nobody use what trees
  *	there are, without waiting for its lock; they go before others are built
  * @build: have on some nodes what is lacking there; calls pgtable_repl_building()
@@ -90,6 +93,7 @@ struct repl_wait {
  * @trim: take down what has not been used since the last look; true if there is more
  */
 struct pgtable_repl_owner_ops {
+	bool nested;
 	bool (*get)(struct pgtable_repl_owner *owner);
 	void (*put)(struct pgtable_repl_owner *owner);
 	bool (*put_unless_last)(struct pgtable_repl_owner *owner);
@@ -114,11 +118,13 @@ struct repl_place {
  * @ops: what it is asked for
  * @module: whose functions do that, held while a walk calls one; who calls one for
  *	an owner of his own has a reference to it, which does; NULL: the kernel's
- * @mm: whose group, cpuset and limits hold
+ * @mm: whose group, cpuset and limits hold; NULL: it never has copies
  * @last: puts the last reference
  * @place: on the list of all of these; see owner.c
  * @policy: what is in force, written under its own lock
  * @policy_lock: and under this one, which nothing is done under but the copying
+ * @nested: of an address space, what it asks for its virtual machines; under
+ *	@policy_lock
  * @forking: it belongs to a child whose fork may still fail
  * @forker: in a child that is being forked, the memory cgroup that pays for it;
  *	read under RCU
@@ -150,6 +156,7 @@ struct pgtable_repl_owner {
 	struct repl_place place;
 	struct pgtable_repl_policy policy;
 	spinlock_t policy_lock;
+	struct pgtable_repl_nested nested;
 	bool forking;
 	struct mem_cgroup *forker;
 	unsigned long fork_tables;

@@ -56,8 +56,12 @@ static bool repl_group_asks(struct mem_cgroup *memcg,
 	nodemask_t usable;
 
 	for (group = memcg ? repl_group(memcg) : NULL; group && !asked;
-	     group = group->parent)
+	     group = group->parent) {
 		asked = rcu_dereference(group->policy);
+		/* For virtual machines alone: see nested.c. */
+		if (asked && asked->policy.source == PGTABLE_REPL_NONE)
+			asked = NULL;
+	}
 	if (!asked)
 		return false;
 	*policy = asked->policy;

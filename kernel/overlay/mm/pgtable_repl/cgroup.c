@@ -49,7 +49,20 @@ static void repl_policy_show(struct seq_file *m,
 		seq_printf(m, " %*pbl", nodemask_pr_args(&policy->nodes));
 	if (policy->prefetch)
 		seq_printf(m, " prefetch=%u", policy->prefetch - 1);
-	seq_putc(m, '\n');
+}
+
+/* As it may be written. */
+static void repl_nested_show(struct seq_file *m, const struct pgtable_repl_nested *nested)
+{
+	if (nested->mode == PGTABLE_REPL_NESTED_DEFAULT)
+		return;
+	seq_printf(m, " nested %s", pgtable_repl_nested_names[nested->mode]);
+	if (nested->mode == PGTABLE_REPL_NESTED_OFF)
+		return;
+	if (nested->all)
+		seq_puts(m, " all");
+	else
+		seq_printf(m, " %*pbl", nodemask_pr_args(&nested->nodes));
 }
 
 static int repl_group_show(struct seq_file *m, void *v)
@@ -58,10 +71,13 @@ static int repl_group_show(struct seq_file *m, void *v)
 
 	rcu_read_lock();
 	asked = rcu_dereference(repl_seq_group(m)->policy);
-	if (asked)
+	if (asked && asked->policy.source != PGTABLE_REPL_NONE)
 		repl_policy_show(m, &asked->policy, asked->all);
 	else
-		seq_puts(m, "default\n");
+		seq_puts(m, "default");
+	if (asked)
+		repl_nested_show(m, &asked->nested);
+	seq_putc(m, '\n');
 	rcu_read_unlock();
 	return 0;
 }
@@ -102,6 +118,8 @@ static int repl_group_replace(struct repl_group *group,
 	/* First: whoever sees the policy must find that there may be some. */
 	if (policy)
 		WRITE_ONCE(pgtable_repl_group_policies, true);
+	if (policy && policy->nested.mode != PGTABLE_REPL_NESTED_DEFAULT)
+		pgtable_repl_nested_group();
 	old = rcu_replace_pointer(group->policy, policy,
 				  lockdep_is_held(&repl_group_mutex));
 	mutex_unlock(&repl_group_mutex);
@@ -124,13 +142,15 @@ static ssize_t repl_group_write(struct kernfs_open_file *of, char *buf,
 	if (!asked)
 		return -ENOMEM;
 	asked->policy.source = PGTABLE_REPL_CGROUP;
-	err = pgtable_repl_parse(buf, &asked->policy) ?:
+	asked->nested.source = PGTABLE_REPL_CGROUP;
+	err = pgtable_repl_parse_setting(buf, &asked->policy, &asked->nested) ?:
 	      pgtable_repl_valid(&asked->policy);
 	if (err) {
 		kfree(asked);
 		return err;
 	}
-	if (asked->policy.source == PGTABLE_REPL_NONE) {	/* "default" */
+	if (asked->policy.source == PGTABLE_REPL_NONE &&	/* "default" */
+	    asked->nested.mode == PGTABLE_REPL_NESTED_DEFAULT) {
 		kfree(asked);
 		asked = NULL;
 	}
@@ -148,6 +168,7 @@ static ssize_t repl_group_write(struct kernfs_open_file *of, char *buf,
 		pgtable_repl_free_all(&freed);
 		if (wait.busy)
 			repl_subtree_behind(memcg);
+		pgtable_repl_nested_group_changed();
 	}
 	repl_write_end(of, memcg);
 	return err ?: nbytes;
@@ -155,12 +176,16 @@ static ssize_t repl_group_write(struct kernfs_open_file *of, char *buf,
 
 static int repl_effective_show(struct seq_file *m, void *v)
 {
+	struct pgtable_repl_nested nested = { };
 	struct pgtable_repl_policy policy;
 
 	pgtable_repl_system_policy(&policy);
 	if (READ_ONCE(sysctl_pgtable_repl_mode) != PGTABLE_REPL_SYS_OFF)
 		pgtable_repl_memcg_policy(mem_cgroup_from_seq(m), &policy);
 	repl_policy_show(m, &policy, false);
+	pgtable_repl_memcg_nested(mem_cgroup_from_seq(m), &nested);
+	repl_nested_show(m, &nested);
+	seq_putc(m, '\n');
 	return 0;
 }
 
@@ -326,6 +351,7 @@ void pgtable_repl_css_reset(struct cgroup_subsys_state *css)
 	WRITE_ONCE(group->max, PAGE_COUNTER_MAX);
 	repl_group_replace(group, NULL, NULL);
 	repl_group_behind(group);
+	pgtable_repl_nested_behind();
 }
 
 /**

@@ -315,6 +315,7 @@ void pgtable_repl_new_owner(struct mm_struct *mm)
 	smp_mb();
 	if (pgtable_repl_groups_ask() && !pgtable_repl_follows(mm))
 		pgtable_repl_task_behind(rcu_access_pointer(mm->owner));
+	pgtable_repl_nested_behind();
 }
 
 /**
@@ -340,4 +341,5 @@ void pgtable_repl_css_attach(struct cgroup_taskset *tset)
 			repl_group_behind(group);
 	}
 	rcu_read_unlock();
+	pgtable_repl_nested_behind();
 }

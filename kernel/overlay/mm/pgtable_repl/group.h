@@ -9,16 +9,20 @@
 #include <linux/memcontrol.h>
 #include <linux/mutex.h>
 #include <linux/pgtable_repl.h>
+#include <linux/pgtable_repl_nested.h>
 #include <linux/xarray.h>
 
 /**
  * struct repl_group_policy - what a group asks for
- * @policy: mode and nodes
+ * @policy: mode and nodes; with the source PGTABLE_REPL_NONE, what holds for the group
+ *	above
+ * @nested: what it asks for virtual machines
  * @all: the nodes are those that are usable when a process gets the policy
  * @rcu: readers hold the RCU read lock
  */
 struct repl_group_policy {
 	struct pgtable_repl_policy policy;
+	struct pgtable_repl_nested nested;
 	bool all;
 	struct rcu_head rcu;
 };

@@ -44,14 +44,26 @@ static void repl_make_room(struct mm_struct *oldmm)
 		pgtable_repl_drop(&repl->owner, NULL);
 }
 
+/* It has no virtual machines yet: nobody need be told. */
+static void repl_set_nested(struct pgtable_repl *repl,
+			    const struct pgtable_repl_nested *nested)
+{
+	spin_lock(&repl->owner.policy_lock);
+	repl->owner.nested = *nested;
+	spin_unlock(&repl->owner.policy_lock);
+}
+
 static int repl_inherit(struct mm_struct *mm, struct mm_struct *oldmm)
 {
 	struct mm_struct *parent = oldmm ?: current->mm;
 	struct pgtable_repl_policy policy;
+	struct pgtable_repl_nested nested;
 	struct pgtable_repl *repl;
+	bool asks;
 
 	repl_initial(parent, &policy);
-	if (policy.source == PGTABLE_REPL_NONE)
+	asks = parent && pgtable_repl_own_nested(parent, &nested);
+	if (policy.source == PGTABLE_REPL_NONE && !asks)
 		return 0;
 	if (oldmm)
 		repl_make_room(oldmm);
@@ -82,6 +94,10 @@ static int repl_inherit(struct mm_struct *mm, struct mm_struct *oldmm)
 	if (!nodes_empty(policy.nodes))
 		pgtable_repl_hold(repl);
 	pgtable_repl_set_policy(repl, &policy);
+	if (asks) {
+		nested.source = PGTABLE_REPL_INHERITED;
+		repl_set_nested(repl, &nested);
+	}
 	if (!nodes_empty(policy.nodes)) {
 		/* Of a child, trees may wait until it has lived for a while. */
 		WRITE_ONCE(repl->young, oldmm && READ_ONCE(sysctl_pgtable_repl_fork_delay));
@@ -127,8 +143,10 @@ int pgtable_repl_exec(struct mm_struct *mm)
  */
 static void repl_exec_secure(void)
 {
+	const struct pgtable_repl_nested nested = { };
 	struct pgtable_repl_policy policy;
 
+	pgtable_repl_set_nested(current->mm, &nested);
 	pgtable_repl_get(current->mm, &policy);
 	if (!repl_policy_is_own(&policy))
 		return;

@@ -136,6 +136,22 @@ int pgtable_repl_prctl_get(unsigned long arg2, unsigned long mask,
 	return err ?: policy.mode;
 }
 
+/* Nobody may ask for anything: then there is no line. */
+static void repl_show_nested(struct seq_file *m, struct mm_struct *mm)
+{
+	struct pgtable_repl_nested nested;
+
+	pgtable_repl_nested(mm, &nested);
+	if (nested.mode == PGTABLE_REPL_NESTED_DEFAULT)
+		return;
+	seq_printf(m, "nested:\t%s nodes=", pgtable_repl_nested_names[nested.mode]);
+	if (nested.all)
+		seq_puts(m, "all");
+	else
+		seq_printf(m, "%*pbl", nodemask_pr_args(&nested.nodes));
+	seq_printf(m, " source=%s\n", pgtable_repl_source_names[nested.source]);
+}
+
 /**
  * pgtable_repl_show() - the text of /proc/<pid>/pgtable_repl
  * @m: where it goes
@@ -194,6 +210,7 @@ int pgtable_repl_show(struct seq_file *m, struct mm_struct *mm)
 	/* Of a child that has not run for long. */
 	if (repl && READ_ONCE(repl->young) && !nodes_empty(policy.nodes))
 		seq_printf(m, "pending:\t%*pbl\n", nodemask_pr_args(&policy.nodes));
+	repl_show_nested(m, mm);
 	if (total)
 		/* Page faults may have added tables since it was counted. */
 		seq_printf(m, "building:\t%lu/%lu\n", min(built, total), total);

@@ -125,6 +125,9 @@ struct pgtable_repl {
 	pgd_t *roots[];
 };
 
+/* The memory layer finds it so, and knows no more of this: see nested.c. */
+static_assert(!offsetof(struct pgtable_repl, owner));
+
 static inline struct pgtable_repl *mm_pgtable_repl(struct mm_struct *mm)
 {
 	/* Pairs with smp_store_release() in pgtable_repl_create(). */
@@ -230,6 +233,7 @@ static inline void pgtable_repl_task_behind(struct task_struct *task)
 /* Names by value, shared by the files of processes and groups; text.c */
 extern const char * const pgtable_repl_source_names[];
 extern const char * const pgtable_repl_mode_names[];
+extern const char * const pgtable_repl_nested_names[];
 
 /* Architecture half: one file each */
 void arch_pgtable_repl_lock(struct mm_struct *mm);		/* tree.c */

@@ -135,6 +135,12 @@ void pgtable_repl_allowed(struct pgtable_repl_owner *owner,
 bool pgtable_repl_forbidden(struct pgtable_repl_owner *owner,
 			    struct mem_cgroup *memcg, int nid);
 
+/* nested.c */
+bool pgtable_repl_own_nested(struct mm_struct *mm, struct pgtable_repl_nested *nested);
+void pgtable_repl_nested_changed(void);
+void pgtable_repl_nested_group_changed(void);
+void pgtable_repl_nested_behind(void);
+
 /* free.c */
 void pgtable_repl_free_pages(struct list_head *pages);
 void pgtable_repl_free_pages_later(struct list_head *pages);
@@ -242,6 +248,10 @@ bool pgtable_repl_group_policy(struct mm_struct *mm,
 			       struct pgtable_repl_policy *policy);
 void pgtable_repl_memcg_policy(struct mem_cgroup *memcg,
 			       struct pgtable_repl_policy *policy);
+/* nested.c */
+bool pgtable_repl_memcg_nested(struct mem_cgroup *memcg,
+			       struct pgtable_repl_nested *nested);
+void pgtable_repl_nested_group(void);
 /* charge.c */
 struct mem_cgroup *pgtable_repl_get_memcg(struct pgtable_repl_owner *owner);
 void pgtable_repl_memcg_fork(struct pgtable_repl_owner *owner);

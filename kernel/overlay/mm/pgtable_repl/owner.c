@@ -29,7 +29,7 @@ static void repl_owner_last(struct work_struct *work)
  * pgtable_repl_owner_init() - make an owner without copies
  * @owner: the owner, zeroed
  * @ops: what it can be asked for
- * @mm: whose group, cpuset and limits hold for it; outlives it
+ * @mm: whose group, cpuset and limits hold for it; outlives it; NULL: it never has copies
  * @gfp: for what it has beside itself
  *
  * Return: 0 or -ENOMEM.

@@ -61,6 +61,12 @@ static void fake_apply(struct pgtable_repl_owner *owner, struct repl_wait *wait)
 {
 }
 
+static void fake_told(struct pgtable_repl_owner *owner, struct repl_wait *wait)
+{
+	to_fake(owner)->visits++;
+	wait->busy |= to_fake(owner)->busy;
+}
+
 static bool fake_trim(struct pgtable_repl_owner *owner, struct repl_wait *wait)
 {
 	return false;
@@ -102,6 +108,17 @@ static const struct pgtable_repl_owner_ops fake_ops = {
 	.get		= fake_get,
 	.put		= fake_put,
 	.apply		= fake_apply,
+	.withdraw	= fake_withdraw,
+	.build		= fake_build,
+	.drop		= fake_drop,
+	.trim		= fake_trim,
+};
+
+static const struct pgtable_repl_owner_ops fake_told_ops = {
+	.nested		= true,
+	.get		= fake_get,
+	.put		= fake_put,
+	.apply		= fake_told,
 	.withdraw	= fake_withdraw,
 	.build		= fake_build,
 	.drop		= fake_drop,
@@ -425,6 +442,28 @@ static void owner_finds_its_own_pages(struct kunit *test)
 	__free_page(page);
 }
 
+/* What is asked for virtual machines: who has some is told that it has changed, and others not. */
+static void owner_is_told_of_machines(struct kunit *test)
+{
+	struct fake *told, *other;
+
+	told = fake_new(test->priv);
+	KUNIT_ASSERT_NOT_NULL(test, told);
+	told->owner.ops = &fake_told_ops;
+	other = fake_new(test->priv);
+	KUNIT_ASSERT_NOT_NULL(test, other);
+	other->owner.ops = &fake_told_ops;
+	pgtable_repl_nested_changed();
+	KUNIT_EXPECT_EQ(test, told->visits, 1);
+	KUNIT_EXPECT_EQ(test, other->visits, 1);
+	/* One that is busy keeps it from nobody. */
+	told->busy = true;
+	other->owner.ops = &fake_ops;
+	pgtable_repl_nested_changed();
+	KUNIT_EXPECT_EQ(test, told->visits, 2);
+	KUNIT_EXPECT_EQ(test, other->visits, 1);
+}
+
 static int owner_init(struct kunit *test)
 {
 	test->priv = mm_alloc();
@@ -452,6 +491,7 @@ static struct kunit_case owner_cases[] = {
 	KUNIT_CASE(owner_pages_count_as_freed),
 	KUNIT_CASE(owner_is_asked_to_drop),
 	KUNIT_CASE(owner_finds_its_own_pages),
+	KUNIT_CASE(owner_is_told_of_machines),
 	{ }
 };
 

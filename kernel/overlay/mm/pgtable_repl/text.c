@@ -23,6 +23,21 @@ const char * const pgtable_repl_source_names[] = {
 	[PGTABLE_REPL_CGROUP] = "cgroup",
 };
 
+const char * const pgtable_repl_nested_names[] = {
+	[PGTABLE_REPL_NESTED_OFF] = "off",
+	[PGTABLE_REPL_NESTED_LAZY] = "lazy",
+	[PGTABLE_REPL_NESTED_MIGRATE] = "migrate",
+};
+
+static int repl_parse_nodes(const char *text, nodemask_t *nodes)
+{
+	if (nodelist_parse(text, *nodes) || nodes_empty(*nodes))
+		return -EINVAL;
+	if (find_next_bit(nodes->bits, MAX_NUMNODES, nr_node_ids) < MAX_NUMNODES)
+		return -EINVAL;
+	return 0;
+}
+
 /**
  * pgtable_repl_parse() - read what was written to /proc/<pid>/pgtable_repl
  * @text: "off"; "default"; or "eager" or "lazy", with "all" or a node list after
@@ -74,10 +89,71 @@ int pgtable_repl_parse(char *text, struct pgtable_repl_policy *policy)
 		pgtable_repl_nodes(&policy->nodes);
 		return 0;
 	}
-	if (nodelist_parse(text, policy->nodes) || nodes_empty(policy->nodes))
+	return repl_parse_nodes(text, &policy->nodes);
+}
+
+/* What is behind "nested", which @policy was before. */
+static int repl_parse_nested(char *text, const struct pgtable_repl_policy *policy,
+			     struct pgtable_repl_nested *nested)
+{
+	unsigned int mode = PGTABLE_REPL_NESTED_OFF;
+	nodemask_t usable;
+	char *word;
+	int err;
+
+	if (!isspace(*text))
 		return -EINVAL;
-	if (find_next_bit(policy->nodes.bits, MAX_NUMNODES, nr_node_ids) <
-	    MAX_NUMNODES)
+	text = strim(text);
+	word = strsep(&text, " \t");
+	while (mode < ARRAY_SIZE(pgtable_repl_nested_names) &&
+	       strcmp(word, pgtable_repl_nested_names[mode]))
+		mode++;
+	if (mode == ARRAY_SIZE(pgtable_repl_nested_names))
 		return -EINVAL;
-	return 0;
+	nested->mode = mode;
+	if (mode == PGTABLE_REPL_NESTED_OFF)
+		return text ? -EINVAL : 0;
+	if (!text) {
+		nested->nodes = policy->nodes;
+		nested->all = policy->mode == PR_PGTABLE_REPL_OFF || policy->all;
+		return 0;
+	}
+	text = skip_spaces(text);
+	nested->all = !strcmp(text, "all");
+	if (nested->all)
+		return 0;
+	err = repl_parse_nodes(text, &nested->nodes);
+	if (err)
+		return err;
+	pgtable_repl_nodes(&usable);
+	return nodes_subset(nested->nodes, usable) ? 0 : -ENODEV;
+}
+
+/**
+ * pgtable_repl_parse_setting() - read a policy, and what is asked for virtual machines
+ * @text: as of pgtable_repl_parse(); and at the end or not "nested" and "off", "lazy" or
+ *	"migrate", with "all" or a node list behind the latter two, or with neither for
+ *	the nodes of the policy; is written to
+ * @policy: as of pgtable_repl_parse()
+ * @nested: gets mode and nodes
+ *
+ * Return: 0, -EINVAL, or -ENODEV for a node that cannot be used.
+ */
+int pgtable_repl_parse_setting(char *text, struct pgtable_repl_policy *policy,
+			       struct pgtable_repl_nested *nested)
+{
+	char *word = strstr(text, "nested");
+	int err;
+
+	nested->mode = PGTABLE_REPL_NESTED_DEFAULT;
+	nested->all = false;
+	nodes_clear(nested->nodes);
+	if (word && (word == text || !isspace(word[-1])))
+		return -EINVAL;
+	if (word)
+		*word = '\0';
+	err = pgtable_repl_parse(text, policy);
+	if (err || !word)
+		return err;
+	return repl_parse_nested(word + strlen("nested"), policy, nested);
 }

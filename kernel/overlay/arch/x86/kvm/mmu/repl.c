@@ -19,8 +19,6 @@
  * vcpu->arch.repl_key is the key of the tree that a vCPU is to load, or has.  It is
  * written by __kvm_repl_switch() only.
  */
-#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
-
 #include <linux/moduleparam.h>
 #include <linux/slab.h>
 
@@ -45,6 +43,14 @@ static const struct kernel_param_ops kvm_repl_param_ops = {
 module_param_cb(pgtable_repl, &kvm_repl_param_ops, &kvm_repl_param, 0644);
 MODULE_PARM_DESC(pgtable_repl,
 		 "Nested page tables by domain: 0 never, 1 on request, 2 lazy for new VMs");
+
+/**
+ * kvm_repl_by_default() - whether new virtual machines are to be lazy
+ */
+bool kvm_repl_by_default(void)
+{
+	return READ_ONCE(kvm_repl_param) == 2;
+}
 
 /* Guards the first mode of any virtual machine. */
 static DEFINE_MUTEX(kvm_repl_first_lock);
@@ -179,13 +185,22 @@ static void kvm_repl_work(struct work_struct *work)
 		queue_delayed_work(system_unbound_wq, &repl->evict, 0);
 }
 
-/* What @kvm has for this; made if there is none yet. */
-static struct kvm_repl *kvm_repl_get(struct kvm *kvm)
+/**
+ * kvm_repl_get() - what a virtual machine has for this; made if there is nothing yet
+ * @kvm: the virtual machine
+ * @wait: also for who makes it for another one
+ *
+ * Return: NULL if there is no memory for it, or if somebody is waited for.
+ */
+struct kvm_repl *kvm_repl_get(struct kvm *kvm, bool wait)
 {
 	struct kvm_repl *repl;
 	unsigned int i;
 
-	mutex_lock(&kvm_repl_first_lock);
+	if (wait)
+		mutex_lock(&kvm_repl_first_lock);
+	else if (!mutex_trylock(&kvm_repl_first_lock))
+		return NULL;
 	repl = kvm->arch.repl;
 	if (repl)
 		goto out;
@@ -221,9 +236,31 @@ out:
 	return repl;
 }
 
-/* Whether a mode other than off can be: 0, or why not. */
-static int kvm_repl_allowed_mode(struct kvm *kvm, enum kvm_repl_mode mode,
-				 const nodemask_t *nodes)
+/*
+ * One that never had a mode stays without.  Who gives it one that nobody has set by hand
+ * gets what it has for that first, under the same lock, and finds this then.
+ */
+static bool kvm_repl_stays_off(struct kvm *kvm)
+{
+	bool off;
+
+	mutex_lock(&kvm_repl_first_lock);
+	off = !kvm->arch.repl;
+	if (off)
+		WRITE_ONCE(kvm->arch.repl_by_hand, true);
+	mutex_unlock(&kvm_repl_first_lock);
+	return off;
+}
+
+/**
+ * kvm_repl_allowed_mode() - whether a mode other than off can be
+ * @kvm: of this virtual machine
+ * @mode: the mode
+ * @nodes: its nodes
+ *
+ * Return: 0, or why not.
+ */
+int kvm_repl_allowed_mode(struct kvm *kvm, enum kvm_repl_mode mode, const nodemask_t *nodes)
 {
 	nodemask_t able;
 
@@ -239,7 +276,21 @@ static int kvm_repl_allowed_mode(struct kvm *kvm, enum kvm_repl_mode mode,
 }
 
 /**
- * kvm_repl_set() - set a mode
+ * kvm_repl_look_after() - begin looks at trees and tables, or end them
+ * @repl: of which virtual machine
+ * @mode: the mode that has been set
+ */
+void kvm_repl_look_after(struct kvm_repl *repl, enum kvm_repl_mode mode)
+{
+	if (mode == KVM_REPL_LAZY)
+		kvm_repl_idle_start(repl);
+	else
+		kvm_repl_idle_last(repl);
+	kvm_repl_move_start(repl);
+}
+
+/**
+ * kvm_repl_set() - set a mode by hand, which holds until the virtual machine goes
  * @kvm: of this virtual machine
  * @mode: the mode
  * @nodes: its nodes, for any but KVM_REPL_OFF; one for KVM_REPL_FIXED
@@ -254,12 +305,12 @@ int kvm_repl_set(struct kvm *kvm, enum kvm_repl_mode mode, const nodemask_t *nod
 	unsigned long was;
 	int err = 0;
 
-	if (mode == KVM_REPL_OFF && !kvm_repl_has(kvm))
+	if (mode == KVM_REPL_OFF && kvm_repl_stays_off(kvm))
 		return 0;
 	if (mode != KVM_REPL_OFF)
 		err = kvm_repl_allowed_mode(kvm, mode, nodes);
 	if (!err || kvm_repl_has(kvm)) {
-		repl = kvm_repl_get(kvm);
+		repl = kvm_repl_get(kvm, true);
 		if (!repl)
 			err = -ENOMEM;
 	}
@@ -270,22 +321,20 @@ int kvm_repl_set(struct kvm *kvm, enum kvm_repl_mode mode, const nodemask_t *nod
 		/* Before vCPUs make other trees. */
 		WRITE_ONCE(repl->max, max);
 		err = mode == KVM_REPL_LAZY ? kvm_repl_change_lazy(repl, nodes) :
-					      kvm_repl_change(repl, mode, nodes);
-		if (err)
+					      kvm_repl_change(repl, mode, nodes, true);
+		if (err) {
 			WRITE_ONCE(repl->max, was);
-		else
+		} else {
+			WRITE_ONCE(kvm->arch.repl_by_hand, true);
 			kvm_repl_evict(repl, 0);
+		}
 		kvm_repl_unlock(repl);
 	}
 	if (err && repl)
 		atomic_long_inc(&repl->refused);
 	if (err)
 		return err;
-	if (mode == KVM_REPL_LAZY)
-		kvm_repl_idle_start(repl);
-	else
-		kvm_repl_idle_last(repl);
-	kvm_repl_move_start(repl);
+	kvm_repl_look_after(repl, mode);
 	return 0;
 }
 
@@ -329,61 +378,6 @@ int kvm_repl_move_now(struct kvm *kvm)
 	err = kvm_repl_renew(repl) ?: kvm_repl_move_by_hand(repl);
 	kvm_repl_unlock(repl);
 	return err;
-}
-
-/**
- * kvm_repl_init_vm() - a virtual machine is new
- * @kvm: it; without roots and vCPUs yet
- */
-void kvm_repl_init_vm(struct kvm *kvm)
-{
-	nodemask_t able;
-
-	if (READ_ONCE(kvm_repl_param) != 2 || kvm_repl_unable(kvm))
-		return;
-	kvm_repl_nodes(&able);
-	if (kvm_repl_set(kvm, KVM_REPL_LAZY, &able, KVM_REPL_NO_MAX))
-		pr_warn_ratelimited("no nested page tables by domain for a new VM\n");
-}
-
-/* They queue each other. */
-static void kvm_repl_cancel(struct kvm_repl *repl)
-{
-	disable_delayed_work_sync(&repl->idle);
-	disable_delayed_work_sync(&repl->move);
-	disable_delayed_work_sync(&repl->evict);
-	disable_work_sync(&repl->work);
-}
-
-/**
- * kvm_repl_pre_destroy_vm() - a virtual machine goes
- * @kvm: it; nobody else has a reference, its vCPUs are still there
- */
-void kvm_repl_pre_destroy_vm(struct kvm *kvm)
-{
-	if (!kvm_repl_has(kvm))
-		return;
-	/* They ask vCPUs, which are going to be freed; and nobody queues them any more. */
-	kvm_repl_cancel(kvm->arch.repl);
-	if (kvm->arch.repl->listed)
-		pgtable_repl_owner_del(&kvm->arch.repl->owner);
-}
-
-/**
- * kvm_repl_uninit_vm() - the last of it
- * @kvm: the virtual machine, whose trees are gone
- */
-void kvm_repl_uninit_vm(struct kvm *kvm)
-{
-	if (!kvm_repl_has(kvm))
-		return;
-	/* One that could not be made has not passed kvm_repl_pre_destroy_vm(). */
-	kvm_repl_cancel(kvm->arch.repl);
-	kvm_repl_pools_free(kvm->arch.repl);
-	pgtable_repl_memcg_forget(&kvm->arch.repl->owner);
-	pgtable_repl_owner_exit(&kvm->arch.repl->owner);
-	kvfree(kvm->arch.repl);
-	kvm->arch.repl = NULL;
 }
 
 #ifdef CONFIG_KVM_PROVE_MMU

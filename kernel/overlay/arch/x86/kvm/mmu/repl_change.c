@@ -30,11 +30,13 @@ static void kvm_repl_tell(struct kvm_repl *repl, const struct kvm_repl_map *new)
  * @repl: of which virtual machine
  * @mode: the mode
  * @nodes: its nodes
+ * @wait: as of kvm_repl_drop()
  *
  * Context: @repl->lock
  * Return: 0, or a negative error code: then nothing has changed.
  */
-int kvm_repl_change(struct kvm_repl *repl, enum kvm_repl_mode mode, const nodemask_t *nodes)
+int kvm_repl_change(struct kvm_repl *repl, enum kvm_repl_mode mode, const nodemask_t *nodes,
+		    bool wait)
 {
 	DECLARE_BITMAP(keep, KVM_REPL_KEYS) = { 0 };
 	struct kvm_repl_count *count;
@@ -58,7 +60,7 @@ int kvm_repl_change(struct kvm_repl *repl, enum kvm_repl_mode mode, const nodema
 	__set_bit(new->fallback, keep);
 	for (i = 0; i < KVM_REPL_DOMAINS; i++)
 		__set_bit(new->key_of[i], keep);
-	kvm_repl_drop(repl, keep, true);
+	kvm_repl_drop(repl, keep, wait);
 out:
 	kvm_repl_count_free(count);
 	kfree(new);
@@ -81,8 +83,8 @@ int kvm_repl_change_lazy(struct kvm_repl *repl, const nodemask_t *nodes)
 	int err = 0;
 
 	if (kvm_repl_outdated(repl))
-		err = kvm_repl_change(repl, KVM_REPL_OFF, nodes);
-	return err ?: kvm_repl_change(repl, KVM_REPL_LAZY, nodes);
+		err = kvm_repl_change(repl, KVM_REPL_OFF, nodes, true);
+	return err ?: kvm_repl_change(repl, KVM_REPL_LAZY, nodes, true);
 }
 
 /**

@@ -72,6 +72,7 @@ static int kvm_repl_show(struct seq_file *m, void *v)
 		return -EINTR;
 	}
 	kvm_repl_show_mode(m, repl);
+	seq_printf(m, "source %s\n", kvm_repl_source(kvm));
 	seq_printf(m, "able %s%s\n", why ? "no " : "yes", why ?: "");
 	seq_printf(m, "generation %u %u\n", repl ? repl->map.gen : 0,
 		   repl ? pgtable_repl_generation() : 0);

@@ -234,6 +234,10 @@ static inline void kvm_repl_stamp(struct kvm_repl *repl, unsigned int key)
 
 /* repl.c */
 const char *kvm_repl_unable(struct kvm *kvm);
+bool kvm_repl_by_default(void);
+struct kvm_repl *kvm_repl_get(struct kvm *kvm, bool wait);
+int kvm_repl_allowed_mode(struct kvm *kvm, enum kvm_repl_mode mode, const nodemask_t *nodes);
+void kvm_repl_look_after(struct kvm_repl *repl, enum kvm_repl_mode mode);
 int kvm_repl_set(struct kvm *kvm, enum kvm_repl_mode mode, const nodemask_t *nodes,
 		 unsigned long max);
 int kvm_repl_trim(struct kvm *kvm);
@@ -306,13 +310,18 @@ void kvm_repl_evict(struct kvm_repl *repl, unsigned long age);
 void kvm_repl_evict_work(struct work_struct *work);
 
 /* repl_change.c */
-int kvm_repl_change(struct kvm_repl *repl, enum kvm_repl_mode mode, const nodemask_t *nodes);
+int kvm_repl_change(struct kvm_repl *repl, enum kvm_repl_mode mode, const nodemask_t *nodes,
+		    bool wait);
 int kvm_repl_change_lazy(struct kvm_repl *repl, const nodemask_t *nodes);
 int kvm_repl_come_back(struct kvm_repl *repl, const nodemask_t *nodes);
 int kvm_repl_renew(struct kvm_repl *repl);
 
 /* repl_owner.c */
 int kvm_repl_owner_init(struct kvm_repl *repl);
+int kvm_repl_owner_lock(struct kvm_repl *repl, struct repl_wait *wait);
+
+/* repl_vm.c */
+const char *kvm_repl_source(struct kvm *kvm);
 
 /* repl_move.c */
 int kvm_repl_target(struct kvm_repl *repl, const struct kvm_mmu_page *root,

@@ -34,7 +34,14 @@ static bool kvm_repl_owner_put_unless_last(struct pgtable_repl_owner *owner)
 	return refcount_dec_not_one(&kvm_repl_of_owner(owner)->kvm->users_count);
 }
 
-static int kvm_repl_owner_lock(struct kvm_repl *repl, struct repl_wait *wait)
+/**
+ * kvm_repl_owner_lock() - take the lock for who asks on behalf of others
+ * @repl: of which virtual machine
+ * @wait: it is busy then, rather than waited for; NULL: until the current task is killed
+ *
+ * Return: 0, -EAGAIN or -EINTR.
+ */
+int kvm_repl_owner_lock(struct kvm_repl *repl, struct repl_wait *wait)
 {
 	if (!wait)
 		return mutex_lock_killable(&repl->lock) ? -EINTR : 0;

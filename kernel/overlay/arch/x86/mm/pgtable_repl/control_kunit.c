@@ -3,6 +3,7 @@
  * Page-table replication: KUnit tests: a policy comes into force.
  */
 #include <linux/kthread.h>
+#include <linux/pgtable_repl_nested.h>
 #include <linux/pid.h>
 #include <linux/sched/mm.h>
 #include <linux/task_work.h>
@@ -211,6 +212,73 @@ static void repl_test_refuses_nonsense(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, pgtable_repl_parse(text, &policy), -EINVAL);
 }
 
+/* What is asked for virtual machines stands behind what is asked for page tables. */
+static void repl_test_reads_what_machines_get(struct kunit *test)
+{
+	static const struct {
+		const char *text;
+		int err;
+		unsigned int mode;
+		enum pgtable_repl_nested_mode nested;
+		bool all;
+	} texts[] = {
+		{ "eager all", 0, PR_PGTABLE_REPL_EAGER, PGTABLE_REPL_NESTED_DEFAULT, false },
+		{ "off nested lazy\n", 0, PR_PGTABLE_REPL_OFF, PGTABLE_REPL_NESTED_LAZY, true },
+		{ "default nested off", 0, PR_PGTABLE_REPL_OFF, PGTABLE_REPL_NESTED_OFF, false },
+		{ " eager  nested \t migrate ", 0, PR_PGTABLE_REPL_EAGER,
+		  PGTABLE_REPL_NESTED_MIGRATE, true },
+		{ "lazy all prefetch=5 nested lazy all", 0, PR_PGTABLE_REPL_LAZY,
+		  PGTABLE_REPL_NESTED_LAZY, true },
+		{ "eager %d nested lazy", 0, PR_PGTABLE_REPL_EAGER, PGTABLE_REPL_NESTED_LAZY,
+		  false },
+		{ "eager nested lazy %d", 0, PR_PGTABLE_REPL_EAGER, PGTABLE_REPL_NESTED_LAZY,
+		  false },
+		{ "off nested migrate %d", 0, PR_PGTABLE_REPL_OFF, PGTABLE_REPL_NESTED_MIGRATE,
+		  false },
+		/* Without saying what holds for page tables, and other nonsense. */
+		{ "nested lazy", -EINVAL },
+		{ " nested lazy", -EINVAL },
+		{ "off nested", -EINVAL },
+		{ "off nested ", -EINVAL },
+		{ "off nested eager", -EINVAL },
+		{ "off nested fixed %d", -EINVAL },
+		{ "off nested off %d", -EINVAL },
+		{ "off nested lazy x", -EINVAL },
+		{ "off nested lazy ,", -EINVAL },
+		{ "off nested lazy all all", -EINVAL },
+		{ "off nested lazy nested lazy", -EINVAL },
+		{ "off nestedlazy", -EINVAL },
+		{ "offnested lazy", -EINVAL },
+		{ "eager nested lazy prefetch=5", -EINVAL },
+		{ "on nested lazy", -EINVAL },
+	};
+	struct pgtable_repl_nested nested = { };
+	struct pgtable_repl_policy policy;
+	nodemask_t usable;
+	char text[64];
+	int i;
+
+	pgtable_repl_nodes(&usable);
+	for (i = 0; i < ARRAY_SIZE(texts); i++) {
+		policy = (struct pgtable_repl_policy){ .source = PGTABLE_REPL_PROC };
+		snprintf(text, sizeof(text), texts[i].text, first_node(usable));
+		KUNIT_EXPECT_EQ_MSG(test, pgtable_repl_parse_setting(text, &policy, &nested),
+				    texts[i].err, "%s", texts[i].text);
+		if (texts[i].err)
+			continue;
+		KUNIT_EXPECT_EQ_MSG(test, policy.mode, texts[i].mode, "%s", texts[i].text);
+		KUNIT_EXPECT_EQ_MSG(test, nested.mode, texts[i].nested, "%s", texts[i].text);
+		KUNIT_EXPECT_EQ_MSG(test, nested.all, texts[i].all, "%s", texts[i].text);
+		if (nested.mode <= PGTABLE_REPL_NESTED_OFF || nested.all)
+			continue;
+		KUNIT_EXPECT_TRUE_MSG(test, node_isset(first_node(usable), nested.nodes) &&
+				      nodes_weight(nested.nodes) == 1, "%s", texts[i].text);
+	}
+	/* A node that there can never be. */
+	snprintf(text, sizeof(text), "off nested lazy %d", nr_node_ids);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_parse_setting(text, &policy, &nested), -EINVAL);
+}
+
 /*
  * What an address space is to follow that is just being made, under its lock, by
  * who may have read another mode, is not settled by looking at it.
@@ -342,6 +410,45 @@ static struct mm_struct *repl_test_child(struct kunit *test)
 	return child;
 }
 
+/* A child is to give its virtual machines what its parent asks for, without trees of its own. */
+static void repl_test_machines_of_a_child(struct kunit *test)
+{
+	const struct pgtable_repl_policy none = { .mode = PR_PGTABLE_REPL_OFF };
+	struct pgtable_repl_nested nested = {
+		.mode = PGTABLE_REPL_NESTED_LAZY,
+		.source = PGTABLE_REPL_PROC,
+		.nodes = nodemask_of_node(first_online_node),
+	};
+	struct repl_test *t = test->priv;
+	struct pgtable_repl_policy policy;
+	struct mm_struct *child;
+
+	if (sysctl_pgtable_repl_mode >= PGTABLE_REPL_SYS_ALL)
+		kunit_skip(test, "every process is replicated");
+	KUNIT_ASSERT_EQ(test, pgtable_repl_set(t->mm, &none), 0);
+	pgtable_repl_set_nested(t->mm, &nested);
+	child = repl_test_child(test);
+	memset(&nested, 0, sizeof(nested));
+	pgtable_repl_nested(child, &nested);
+	KUNIT_EXPECT_EQ(test, nested.mode, PGTABLE_REPL_NESTED_LAZY);
+	KUNIT_EXPECT_EQ(test, nested.source, PGTABLE_REPL_INHERITED);
+	KUNIT_EXPECT_FALSE(test, nested.all);
+	KUNIT_EXPECT_TRUE(test, node_isset(first_online_node, nested.nodes));
+	pgtable_repl_get(child, &policy);
+	KUNIT_EXPECT_EQ(test, policy.mode, PR_PGTABLE_REPL_OFF);
+	KUNIT_EXPECT_EQ(test, policy.source, PGTABLE_REPL_NONE);
+	mmput(child);
+
+	memset(&nested, 0, sizeof(nested));
+	pgtable_repl_set_nested(t->mm, &nested);
+	child = mm_alloc();
+	KUNIT_ASSERT_NOT_NULL(test, child);
+	KUNIT_EXPECT_EQ(test, pgtable_repl_fork(child, t->mm), 0);
+	/* Who asks for nothing has children without state. */
+	KUNIT_EXPECT_NULL(test, child->pgtable_repl);
+	mmput(child);
+}
+
 /* As long as it takes; who waits in vain is ended by the suite's time. */
 static void repl_test_until_grown(struct mm_struct *mm)
 {
@@ -444,6 +551,8 @@ static struct kunit_case repl_test_cases[] = {
 	KUNIT_CASE(repl_test_follows_by_open_gates),
 	KUNIT_CASE(repl_test_no_node_is_usable),
 	KUNIT_CASE(repl_test_refuses_nonsense),
+	KUNIT_CASE(repl_test_reads_what_machines_get),
+	KUNIT_CASE(repl_test_machines_of_a_child),
 	{ }
 };
 

@@ -249,6 +249,34 @@ TEST_F(cgroup, nested_groups)
 }
 
 /* A group without the controller is part of the one above. */
+/* What groups ask for virtual machines has nothing to do with which has a policy. */
+TEST_F(cgroup, machines_of_groups)
+{
+	pid_t pid;
+
+	ASSERT_EQ(0, put(GROUP, "cgroup.subtree_control", "+memory"));
+	ASSERT_EQ(0, mkdir(INNER, 0755));
+	pid = start(self->hold, INNER);
+	ASSERT_LT(0, pid);
+	ASSERT_EQ(0, set_policy(GROUP, "eager all"));
+	ASSERT_EQ(0, set_policy(INNER, "default nested migrate\n"));
+	EXPECT_STREQ("default nested migrate all", get(INNER, ""));
+	EXPECT_TRUE(has(pid, "eager", "cgroup"));
+	ASSERT_EQ(0, set_policy(GROUP, "off nested lazy"));
+	EXPECT_STREQ("off nested lazy all", get(GROUP, ""));
+	EXPECT_STREQ("off nested migrate all", get(INNER, ".effective"));
+	EXPECT_TRUE(has(pid, "off", "cgroup"));
+	ASSERT_EQ(0, set_policy(INNER, "off nested off"));
+	EXPECT_STREQ("off nested off", get(INNER, ".effective"));
+	ASSERT_EQ(0, set_policy(INNER, "off"));
+	EXPECT_STREQ("off nested lazy all", get(INNER, ".effective"));
+	EXPECT_NE(0, set_policy(INNER, "off nested eager"));
+	EXPECT_STREQ("off", get(INNER, ""));
+	ASSERT_EQ(0, set_policy(INNER, "default"));
+	ASSERT_EQ(0, set_policy(GROUP, "default"));
+	EXPECT_TRUE(has(pid, every_process() ? "eager" : "off", nobody_asked()));
+}
+
 TEST_F(cgroup, groups_without_the_controller)
 {
 	pid_t pid;

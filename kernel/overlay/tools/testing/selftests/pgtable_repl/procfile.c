@@ -132,6 +132,64 @@ TEST_F(procfile, refuses_what_it_does_not_know)
 	EXPECT_EQ(0, repl_check(self->target));
 }
 
+/* Whether the file of a process says so of its virtual machines; "": anything. */
+static bool machines_get(pid_t pid, const char *line)
+{
+	char path[64], text[4096], want[128];
+
+	snprintf(path, sizeof(path), "/proc/%d/pgtable_repl", pid);
+	snprintf(want, sizeof(want), "\nnested:\t%s%s", line, *line ? "\n" : "");
+	return !repl_read_file(path, text, sizeof(text)) && strstr(text, want);
+}
+
+/* What is asked for virtual machines, beside and without what is asked for page tables. */
+TEST_F(procfile, takes_what_machines_get)
+{
+	static const char *const bad[] = {
+		"nested lazy", "off nested", "off nested on", "off nested fixed 0",
+		"off nested off 0", "off nested lazy x", "off nested lazy 0 prefetch=1",
+		"off nested lazy nested lazy", "offnested lazy", "on nested lazy",
+	};
+	struct repl_status status;
+	char text[128];
+	size_t i;
+	pid_t pid;
+
+	EXPECT_FALSE(machines_get(self->target, ""));
+	ASSERT_EQ(0, repl_proc_write(self->target, "off nested lazy\n"));
+	EXPECT_TRUE(machines_get(self->target, "lazy nodes=all source=proc"));
+	ASSERT_EQ(0, repl_proc_write(self->target, "eager nested off"));
+	EXPECT_TRUE(machines_get(self->target, "off nodes= source=proc"));
+	snprintf(text, sizeof(text), "lazy %d prefetch=5 nested migrate", repl_topo.node[0]);
+	ASSERT_EQ(0, repl_proc_write(self->target, text));
+	snprintf(text, sizeof(text), "migrate nodes=%d source=proc", repl_topo.node[0]);
+	EXPECT_TRUE(machines_get(self->target, text));
+	for (i = 0; i < ARRAY_SIZE(bad); i++) {
+		EXPECT_ERRNO(EINVAL, repl_proc_write(self->target, bad[i]));
+		if (errno != EINVAL)
+			TH_LOG("written: '%s'", bad[i]);
+	}
+	EXPECT_TRUE(machines_get(self->target, text));
+	ASSERT_EQ(0, repl_status(self->target, &status));
+	EXPECT_STREQ("lazy", status.mode);
+	/* What is written next says all that is asked for from then on. */
+	ASSERT_EQ(0, repl_proc_write(self->target, "off"));
+	EXPECT_FALSE(machines_get(self->target, ""));
+
+	/* It is inherited, also by who has no setting for page tables. */
+	ASSERT_EQ(0, repl_proc_write(getpid(), "default nested lazy"));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid)
+		_exit(!machines_get(getpid(), "lazy nodes=all source=inherited"));
+	EXPECT_EQ(0, repl_wait(pid));
+	/* prctl() says nothing of it. */
+	ASSERT_EQ(0, repl_set_off());
+	EXPECT_TRUE(machines_get(getpid(), "lazy nodes=all source=proc"));
+	ASSERT_EQ(0, repl_proc_write(getpid(), "default"));
+	EXPECT_FALSE(machines_get(getpid(), ""));
+}
+
 TEST_F(procfile, refuses_long_input)
 {
 	static char text[70000];

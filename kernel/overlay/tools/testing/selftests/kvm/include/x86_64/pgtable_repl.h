@@ -62,7 +62,7 @@ struct repl_key {
 };
 
 struct repl_state {
-	char mode[64];
+	char mode[64], source[16];
 	int nr_keys;
 	unsigned long map, host, fallback, switches, fallbacks, drops, tables;
 	unsigned long cloned_entries, cloned_tables, moved, hints, looks;

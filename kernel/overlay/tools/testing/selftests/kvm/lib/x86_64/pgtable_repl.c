@@ -471,7 +471,8 @@ void repl_read(struct repl_vm *r, struct repl_state *s)
 			snprintf(s->mode, sizeof(s->mode), "%.60s", line + 5);
 		else if (!strncmp(line, "key ", 4))
 			repl_read_key(s, line);
-		else if (sscanf(line, "generation %lu %lu", &s->map, &s->host) == 2)
+		else if (sscanf(line, "generation %lu %lu", &s->map, &s->host) == 2 ||
+			 sscanf(line, "source %15s", s->source) == 1)
 			continue;
 		repl_field(line, "fallback", &s->fallback);
 		repl_field(line, "switches", &s->switches);
