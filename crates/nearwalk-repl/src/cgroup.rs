@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::nodes::Topology;
 use crate::request::Request;
-use crate::set::refused;
+use crate::set::{refused, without_nested};
 use crate::system::System;
 use crate::table::{self, Align};
 
@@ -63,7 +63,8 @@ impl fmt::Display for Limit {
 pub(crate) struct Group {
     /// As the user named it.
     pub(crate) cgroup: String,
-    /// What was asked for: `default`, `off`, `eager all` or `eager` and nodes.
+    /// What was asked for: `default`, `off`, `eager all` or `eager` and nodes; behind
+    /// `nested`, for virtual machines.
     pub(crate) policy: String,
     /// What holds for its processes.
     pub(crate) effective: String,
@@ -147,14 +148,17 @@ pub(crate) fn policy(system: &impl System, group: &Path) -> Result<String, Error
         .map_err(|source| file_error(group, path, source))
 }
 
-/// Sets the policy of a group, which its processes get.
+/// Sets the policy of a group, which its processes get, and what their virtual
+/// machines get.
 pub(crate) fn set_policy(
     system: &impl System,
     topology: &Topology,
     group: &Path,
     request: &Request,
+    nested: Option<&str>,
 ) -> Result<(), Error> {
-    write_policy(system, group, &request.to_string())
+    write_policy(system, group, &request.with_nested(nested))
+        .map_err(|error| without_nested(nested, error))
         .map_err(|error| refused(system, topology, request, error))
 }
 
@@ -252,7 +256,8 @@ mod tests {
 
     fn try_set(fixture: &Fixture, name: &str, request: &Request) -> Result<(), String> {
         let topology = Topology::read(fixture).unwrap();
-        set_policy(fixture, &topology, Path::new(name), request).map_err(|error| error.to_string())
+        set_policy(fixture, &topology, Path::new(name), request, None)
+            .map_err(|error| error.to_string())
     }
 
     #[test]

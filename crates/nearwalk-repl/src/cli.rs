@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::held;
 use crate::launch::{Settings, launch};
 use crate::list::{ShowArgs, show_all};
+use crate::nested::NestedSpec;
 use crate::nodes::Topology;
 use crate::request::NodeSpec;
 use crate::set;
@@ -23,6 +24,12 @@ NODES is `all` (every node with CPUs and memory), `off`, `default` (what the
 cgroup or the system asks for), or a list as numactl takes it: 0,2 or 0-3; !1 is
 every usable node but 1; +0 is the first node of the cpuset. `lazy` before it, as in
 `lazy` or `lazy:0-1`, has a node copy only what its CPUs use.";
+
+const NESTED_HELP: &str = "\
+MODE, for nested page tables of virtual machines (see nearwalk vm), is `lazy` (a tree
+for each node that their CPUs run on), `migrate` (one, which follows the memory) or
+`off`; as in `lazy:0-1` with nodes: else it is for those of NODES, or all. What is set
+for a machine by nearwalk vm comes first.";
 
 /// Page-table replication of processes.
 #[derive(Debug, Subcommand)]
@@ -39,6 +46,8 @@ pub enum Args {
 #[command(after_help = format!("\
 {NODES_HELP}
 
+{NESTED_HELP}
+
 The placement options are numactl's and are carried out by it. What is set is
 inherited by everything that the command starts.
 
@@ -46,6 +55,7 @@ Examples:
   nearwalk run -r all -- memcached -t 8
   nearwalk run --pgtablerepl=0,2 --interleave=all -- ./gups
   nearwalk run --ranger -- ./gups
+  nearwalk run --nested lazy -- qemu-system-x86_64 -accel kvm ...
   numactl --cpunodebind=0 nearwalk run -r all -- ./gups
 
 Exit status: that of the command; 2 for wrong usage, 125 if something could
@@ -57,7 +67,7 @@ pub struct RunArgs {
         short = 'r',
         long = "pgtablerepl",
         value_name = "NODES",
-        required_unless_present = "ranger"
+        required_unless_present_any = ["ranger", "nested"]
     )]
     nodes: Option<NodeSpec>,
 
@@ -66,6 +76,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "D", requires = "nodes",
         value_parser = clap::value_parser!(u8).range(0..=9))]
     prefetch: Option<u8>,
+
+    /// Nested page tables of the virtual machines that it makes
+    #[arg(long, value_name = "MODE")]
+    nested: Option<NestedSpec>,
 
     /// Have the kernel bring its memory together in the background (takes root)
     #[arg(long)]
@@ -159,6 +173,8 @@ impl Placement {
 #[command(after_help = format!("\
 {NODES_HELP}
 
+{NESTED_HELP} Without --nested, nothing is asked for them any more.
+
 The processes go on running while their tables are copied. Setting what is in
 force already makes the copies that were lacking for want of memory.
 
@@ -170,6 +186,7 @@ Examples:
   nearwalk set $(pidof memcached) 0,2
   nearwalk set 4711 lazy:0-1 --prefetch 5
   nearwalk set 4711 off
+  nearwalk set $(pidof qemu-system-x86_64) default --nested lazy
   nearwalk set --cgroup system.slice/db.service --max 256M all
 
 Exit status: 0 if all were set, 1 if one was not, 2 for wrong usage, 3 if this
@@ -191,6 +208,10 @@ pub struct SetArgs {
     /// vm.pgtable_repl_prefetch
     #[arg(long, value_name = "D", value_parser = clap::value_parser!(u8).range(0..=9))]
     prefetch: Option<u8>,
+
+    /// Nested page tables of their virtual machines
+    #[arg(long, value_name = "MODE")]
+    nested: Option<NestedSpec>,
 
     /// Set a cgroup instead: its path, or that below cgroup v2's mount point
     #[arg(long, value_name = "GROUP", value_hint = ValueHint::DirPath)]
@@ -257,6 +278,7 @@ fn run_command(system: &impl System, args: &RunArgs, err: &mut impl Write) -> io
         &Settings {
             nodes: args.nodes.as_ref(),
             prefetch: args.prefetch,
+            nested: args.nested.as_ref(),
             ranger: args.ranger,
         },
         &args.placement.to_words(),
@@ -278,15 +300,18 @@ fn set_processes(system: &impl System, args: &SetArgs, err: &mut impl Write) -> 
                 .nodes
                 .resolve(&topology)?
                 .with_prefetch(args.prefetch)?;
-            Ok((topology, request))
+            let nested = args.nested.as_ref().map(|nested| nested.resolve(&topology));
+            let nested = nested.transpose()?;
+            Ok((topology, request, nested))
         });
-    let (topology, request) = match prepared {
+    let (topology, request, nested) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => {
             complain(err, &error)?;
             return Ok(code_of(&error));
         }
     };
+    let nested = nested.as_deref();
     let mut code = 0;
     let mut note = |result: Result<(), Error>| -> io::Result<()> {
         if let Err(error) = result {
@@ -300,10 +325,12 @@ fn set_processes(system: &impl System, args: &SetArgs, err: &mut impl Write) -> 
         note(cgroup::set_limit(system, group, limit))?;
     }
     if let Some(group) = &args.cgroup {
-        note(cgroup::set_policy(system, &topology, group, &request))?;
+        note(cgroup::set_policy(
+            system, &topology, group, &request, nested,
+        ))?;
     }
     for &pid in &args.pids {
-        note(set::set_process(system, &topology, pid, &request))?;
+        note(set::set_process(system, &topology, pid, &request, nested))?;
     }
     Ok(code)
 }
@@ -415,6 +442,16 @@ mod tests {
             ("nearwalk set --cgroup a --max lots all", "`lots`"),
             ("nearwalk set --prefetch 10 5 lazy", "10 is not in 0..=9"),
             ("nearwalk run -r lazy --prefetch x true", "'x'"),
+            ("nearwalk run --nested eager true", "no mode `eager`"),
+            ("nearwalk set 5 --nested lazy", "NODES"),
+            (
+                "nearwalk set 5 all --nested off:1",
+                "write off, lazy or migrate",
+            ),
+            (
+                "nearwalk run --nested lazy --prefetch 5 true",
+                "--pgtablerepl",
+            ),
         ] {
             let error = parse(line).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{line}");
@@ -469,6 +506,41 @@ mod tests {
             err,
             "nearwalk: --prefetch is of lazy copies, and `eager all` has none; \
              write for example lazy or lazy:0-1\n"
+        );
+        assert!(fixture.log.take().is_empty());
+    }
+
+    #[test]
+    fn machines_are_set_with_their_process_or_group() {
+        let mut fixture = Fixture::four_nodes();
+        fixture.process(5, "qemu", OFF);
+        fixture.file("/cg/vm/cgroup.controllers", "memory\n");
+        fixture.file("/cg/vm/memory.pgtable_repl", "default\n");
+        for line in [
+            "nearwalk set 5 default --nested lazy",
+            "nearwalk set 5 0-1 --nested migrate:!0",
+            "nearwalk set --cgroup /cg/vm off --nested lazy:all",
+            "nearwalk run --nested off -r lazy --prefetch 5 x",
+        ] {
+            nearwalk(&fixture, line);
+        }
+        assert_eq!(
+            fixture.log.take(),
+            [
+                "/proc/5/pgtable_repl <- default nested lazy",
+                "/proc/5/pgtable_repl <- eager 0-1 nested migrate 1-3",
+                "/cg/vm/memory.pgtable_repl <- off nested lazy all",
+                "/proc/self/pgtable_repl <- lazy all prefetch=5 nested off",
+                "exec x"
+            ]
+        );
+        let (code, _, err) = nearwalk(&fixture, "nearwalk set 5 off --nested lazy:5");
+        assert_eq!(
+            (code, err.as_str()),
+            (
+                1,
+                "nearwalk: there is no node 5; this machine can have 0-3\n"
+            )
         );
         assert!(fixture.log.take().is_empty());
     }

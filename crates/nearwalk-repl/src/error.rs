@@ -102,6 +102,25 @@ pub enum Error {
     #[error("--prefetch is of lazy copies, and `{0}` has none; write for example lazy or lazy:0-1")]
     PrefetchNotLazy(Request),
 
+    /// A mode of `--nested` that does not follow the grammar.
+    #[error(
+        "bad --nested `{text}`: {why}; write off, lazy or migrate, or nodes behind the latter \
+         two as in lazy:0-1"
+    )]
+    BadNested {
+        /// What the user wrote.
+        text: String,
+        /// What is wrong with it.
+        why: String,
+    },
+
+    /// The kernel does not know of virtual machines.
+    #[error(
+        "this kernel takes no setting for the virtual machines of a process or cgroup; \
+         `nearwalk vm set` may set each by itself"
+    )]
+    NoNested,
+
     /// A node number that the machine can never have.
     #[error("there is no node {node}; this machine can have {possible}")]
     NoSuchNode {

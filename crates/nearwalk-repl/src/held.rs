@@ -498,6 +498,44 @@ mod tests {
     }
 
     #[test]
+    fn what_is_asked_for_virtual_machines_stays() {
+        let mut fixture = machine();
+        let nested = "nested:\tlazy nodes=0-1 source=proc\n";
+        fixture.process(7, "x", &(status("off", "", "none") + nested));
+        let note = note(&fixture);
+        assert_eq!(note.found, "default");
+        note.subject.set(&fixture, "eager 0-3").unwrap();
+        fixture.process(7, "x", &(status("eager", "0-3", "proc") + nested));
+        assert_eq!(note.restore(&fixture).unwrap(), Outcome::AsFound);
+        // That of a group is not the process's own.
+        let nested = nested.replace("proc", "cgroup");
+        fixture.process(7, "x", &(status("eager", "0-3", "proc") + &nested));
+        note.subject.set(&fixture, "off").unwrap();
+        assert_eq!(
+            fixture.log.take(),
+            [
+                "/proc/7/pgtable_repl <- eager 0-3 nested lazy 0-1",
+                "/proc/7/pgtable_repl <- default nested lazy 0-1",
+                "/proc/7/pgtable_repl <- off",
+            ]
+        );
+
+        let file = "/sys/fs/cgroup/db/memory.pgtable_repl";
+        fixture.file("/sys/fs/cgroup/db/cgroup.controllers", "memory\n");
+        fixture.file(file, "lazy all nested migrate all\n");
+        let subject = Subject::cgroup(&fixture, Path::new("/sys/fs/cgroup/db")).unwrap();
+        let found = subject.setting(&fixture).unwrap().text;
+        assert_eq!(found, "lazy all");
+        let note = note_of(&fixture, subject, "db/", &found);
+        fixture.file(file, "eager 0-3 nested migrate all\n");
+        assert_eq!(note.restore(&fixture).unwrap(), Outcome::AsFound);
+        assert_eq!(
+            fixture.log.take(),
+            [format!("{file} <- lazy all nested migrate all")]
+        );
+    }
+
+    #[test]
     fn a_subject_has_one_trial_at_a_time() {
         let fixture = machine();
         let directory = scratch("one");

@@ -6,8 +6,9 @@ use std::io;
 use std::path::Path;
 
 use crate::error::Error;
+use crate::nested::NestedSpec;
 use crate::nodes::Topology;
-use crate::request::NodeSpec;
+use crate::request::{NodeSpec, Request};
 use crate::set;
 use crate::system::System;
 
@@ -18,6 +19,8 @@ const RANGER: &str = "/proc/self/ranger";
 pub(crate) struct Settings<'a> {
     pub(crate) nodes: Option<&'a NodeSpec>,
     pub(crate) prefetch: Option<u8>,
+    /// For the virtual machines that it makes.
+    pub(crate) nested: Option<&'a NestedSpec>,
     /// Its memory is brought together in the background.
     pub(crate) ranger: bool,
 }
@@ -52,11 +55,15 @@ pub(crate) fn launch(
 }
 
 fn prepare(system: &impl System, settings: &Settings<'_>) -> Result<(), Error> {
-    if let Some(nodes) = settings.nodes {
+    if settings.nodes.is_some() || settings.nested.is_some() {
         set::require_support(system)?;
         let topology = Topology::read(system)?;
-        let request = nodes.resolve(&topology)?.with_prefetch(settings.prefetch)?;
-        set::set_own(system, &topology, &request)?;
+        let request = match settings.nodes {
+            Some(nodes) => nodes.resolve(&topology)?.with_prefetch(settings.prefetch)?,
+            None => Request::Default,
+        };
+        let nested = settings.nested.map(|nested| nested.resolve(&topology));
+        set::set_own(system, &topology, &request, nested.transpose()?.as_deref())?;
     }
     if settings.ranger {
         system
@@ -121,6 +128,35 @@ mod tests {
             *fixture.log.borrow(),
             ["prctl eager 0,2", "exec memcached -m 64"]
         );
+    }
+
+    #[test]
+    fn machines_get_what_is_asked_for_them() {
+        for (nodes, nested, written) in [
+            (None, "lazy", "default nested lazy"),
+            (Some("off"), "migrate:0-1", "off nested migrate 0-1"),
+            (Some("lazy:0,2"), "lazy", "lazy 0,2 nested lazy"),
+        ] {
+            let fixture = Fixture::four_nodes();
+            let nodes = nodes.map(|nodes: &str| nodes.parse().unwrap());
+            let settings = Settings {
+                nodes: nodes.as_ref(),
+                nested: Some(&nested.parse().unwrap()),
+                ..Settings::default()
+            };
+            launch(&fixture, &settings, &[], &words("qemu -m 4G"));
+            let written = format!("/proc/self/pgtable_repl <- {written}");
+            assert_eq!(*fixture.log.borrow(), [&written, "exec qemu -m 4G"]);
+        }
+        let mut fixture = Fixture::four_nodes();
+        fixture.unwritable("/proc/self/pgtable_repl", libc::EINVAL);
+        let settings = Settings {
+            nested: Some(&"lazy".parse().unwrap()),
+            ..Settings::default()
+        };
+        let error = launch(&fixture, &settings, &[], &words("qemu"));
+        assert!(matches!(error, Error::NoNested), "{error}");
+        assert!(fixture.log.borrow().is_empty());
     }
 
     #[test]

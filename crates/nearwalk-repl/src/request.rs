@@ -190,6 +190,17 @@ impl Request {
     }
 }
 
+impl Request {
+    /// The text for `/proc/<pid>/pgtable_repl` and for groups, with what is asked for
+    /// virtual machines, in the kernel's words.
+    pub(crate) fn with_nested(&self, nested: Option<&str>) -> String {
+        match nested {
+            None => self.to_string(),
+            Some(nested) => format!("{self} nested {nested}"),
+        }
+    }
+}
+
 /// The text for `/proc/<pid>/pgtable_repl`.
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

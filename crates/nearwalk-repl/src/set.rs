@@ -24,22 +24,36 @@ pub(crate) fn status_path(pid: u32) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/pgtable_repl"))
 }
 
-/// Sets the replication of process `pid`.
+/// Sets the replication of process `pid`, and what its virtual machines get.
 pub(crate) fn set_process(
     system: &impl System,
     topology: &Topology,
     pid: u32,
     request: &Request,
+    nested: Option<&str>,
 ) -> Result<(), Error> {
     let path = status_path(pid);
     system
-        .change(&path, &request.to_string())
+        .change(&path, &request.with_nested(nested))
         .map_err(|error| match error.raw_os_error() {
             // Some exit between open() and write() keeps the number in /proc.
             Some(libc::ESRCH) if system.read(&comm_path(pid)).is_ok() => Error::NoAddressSpace(pid),
             _ => process_error(pid, error, path.clone()),
         })
+        .map_err(|error| without_nested(nested, error))
         .map_err(|error| refused(system, topology, request, error))
+}
+
+/// What it means that a text was not understood that was checked before.
+pub(crate) fn without_nested(nested: Option<&str>, error: Error) -> Error {
+    match &error {
+        Error::Io { source, .. }
+            if nested.is_some() && source.raw_os_error() == Some(libc::EINVAL) =>
+        {
+            Error::NoNested
+        }
+        _ => error,
+    }
 }
 
 /// Sets the replication of this process.
@@ -47,13 +61,15 @@ pub(crate) fn set_own(
     system: &impl System,
     topology: &Topology,
     request: &Request,
+    nested: Option<&str>,
 ) -> Result<(), Error> {
     // There is no prctl() for it.
-    if *request == Request::Default {
+    if *request == Request::Default || nested.is_some() {
         let path = PathBuf::from("/proc/self/pgtable_repl");
         return system
-            .write(&path, &request.to_string())
-            .map_err(|source| Error::io(path, source));
+            .write(&path, &request.with_nested(nested))
+            .map_err(|source| without_nested(nested, Error::io(path, source)))
+            .map_err(|error| refused(system, topology, request, error));
     }
     system
         .set_own(request)
@@ -111,7 +127,7 @@ mod tests {
 
     fn try_set(fixture: &Fixture, pid: u32, request: &Request) -> Result<(), String> {
         let topology = Topology::read(fixture).unwrap();
-        set_process(fixture, &topology, pid, request).map_err(|error| error.to_string())
+        set_process(fixture, &topology, pid, request, None).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -170,6 +186,17 @@ mod tests {
     }
 
     #[test]
+    fn kernels_that_know_no_machines_are_told() {
+        let mut fixture = Fixture::four_nodes();
+        fixture.process(7, "x", OFF);
+        let topology = Topology::read(&fixture).unwrap();
+        fixture.unwritable("/proc/7/pgtable_repl", libc::EINVAL);
+        let error = set_process(&fixture, &topology, 7, &Request::Off, Some("lazy"));
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("nearwalk vm set"), "{error}");
+    }
+
+    #[test]
     fn the_administrators_off_is_told_from_a_machine_that_cannot() {
         let mut fixture = Fixture::four_nodes();
         fixture.process(7, "x", OFF);
@@ -191,7 +218,7 @@ mod tests {
             fixture.file(&format!("/sys/devices/system/node/{list}"), "0-2\n");
         }
         let request = Request::Nodes("1,3".parse().unwrap());
-        let error = set_process(&fixture, &before, 7, &request).unwrap_err();
+        let error = set_process(&fixture, &before, 7, &request, None).unwrap_err();
         assert_eq!(
             error.to_string(),
             "node 3 is offline; page tables can be replicated on 0-2"

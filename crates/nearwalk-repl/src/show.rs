@@ -9,6 +9,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::error::Error;
+use crate::nested::Nested;
 use crate::set::{comm_path, process_error, status_path};
 use crate::status::{Mode, Status};
 use crate::system::System;
@@ -50,6 +51,11 @@ fn printable(name: &str) -> String {
         .collect()
 }
 
+/// Whether a process is replicated, or asks for something for its virtual machines.
+fn concerns(status: &Status) -> bool {
+    status.mode != Mode::Off || status.nested.as_ref().is_some_and(Nested::is_own)
+}
+
 /// All processes that are replicated, and how many could not be read.
 pub(crate) fn replicated(system: &impl System) -> Result<(Vec<Process>, usize), Error> {
     let pids = system
@@ -59,7 +65,7 @@ pub(crate) fn replicated(system: &impl System) -> Result<(Vec<Process>, usize), 
     let mut unreadable = 0;
     for pid in pids {
         match process(system, pid) {
-            Ok(process) if process.status.mode != Mode::Off => found.push(process),
+            Ok(process) if concerns(&process.status) => found.push(process),
             // Ended meanwhile, or has no address space: nothing to show.
             Ok(_) | Err(Error::NoProcess(_) | Error::NoAddressSpace(_)) => {}
             Err(Error::NotPermitted(_)) => unreadable += 1,
@@ -69,8 +75,9 @@ pub(crate) fn replicated(system: &impl System) -> Result<(Vec<Process>, usize), 
     Ok((found, unreadable))
 }
 
-/// The table of processes, with a column for each node that holds copies, and
-/// with the counters of lazy trees if one has them.
+/// The table of processes, with a column for each node that holds copies, with the
+/// counters of lazy trees if one has them, and with what virtual machines get if
+/// anything is asked for some.
 pub(crate) fn render(processes: &[Process]) -> String {
     let nodes: BTreeSet<u32> = processes
         .iter()
@@ -84,6 +91,10 @@ pub(crate) fn render(processes: &[Process]) -> String {
         ("SOURCE".to_owned(), Align::Left),
         ("FALLBACKS".to_owned(), Align::Right),
     ];
+    let nested = processes.iter().any(|p| p.status.nested.is_some());
+    if nested {
+        header.push(("NESTED".to_owned(), Align::Left));
+    }
     let lazy = processes.iter().any(|p| p.status.lazy.is_some());
     if lazy {
         header.extend(["FILLS", "IPIS", "SAVED"].map(|name| (name.to_owned(), Align::Right)));
@@ -112,6 +123,12 @@ pub(crate) fn render(processes: &[Process]) -> String {
                     status.source.to_string(),
                     status.fallbacks.to_string(),
                 ];
+                if nested {
+                    row.push(match &status.nested {
+                        Some(nested) => nested.to_string(),
+                        None => "-".to_owned(),
+                    });
+                }
                 if lazy {
                     let counts = status.lazy.as_ref().map(|lazy| {
                         let saved = lazy.ipis_requested.saturating_sub(lazy.ipis_sent);
@@ -338,6 +355,26 @@ mod tests {
                 "ipis_requested": 3771,
                 "ipis_sent": 1003,
             })
+        );
+    }
+
+    #[test]
+    fn what_machines_get_is_shown_if_something_is_asked_for_some() {
+        let mut fixture = machine();
+        let with = |status: &str, nested: &str| format!("{status}nested:\t{nested}\n");
+        fixture.process(43, "qemu", &with(OFF, "lazy nodes=all source=proc"));
+        fixture.process(44, "qemu", &with(ON, "migrate nodes=0-1 source=cgroup"));
+        // It is its group that asks, and there may be no machine.
+        fixture.process(45, "sh", &with(OFF, "lazy nodes=all source=cgroup"));
+        assert_eq!(
+            render(&replicated(&fixture).unwrap().0),
+            concat!(
+                " PID  COMMAND    MODE   NODES  SOURCE     FALLBACKS  NESTED                N0    N1  N2  N3\n",
+                "  42  memcached  eager  0-3    proc               0  -                      9  1024   9   9\n",
+                "  43  qemu       off    -      none               0  lazy                   0     0   0   0\n",
+                "  44  qemu       eager  0-3    proc               0  migrate:0-1 (cgroup)   9  1024   9   9\n",
+                "4711  sh?[31m    eager  0,2    inherited          3  -                      5     0   6   0\n",
+            )
         );
     }
 

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use serde::Serialize;
 
 use crate::error::Error;
+use crate::nested::Nested;
 use crate::nodes::NodeSet;
 
 /// How a process's page tables are replicated.
@@ -116,6 +117,9 @@ pub struct Status {
     /// What lazy trees did; nothing in other modes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lazy: Option<Lazy>,
+    /// What holds for its virtual machines, if anything is asked for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nested: Option<Nested>,
 }
 
 /// Counters of lazy trees, since the process has had any.
@@ -187,8 +191,12 @@ impl FromStr for Status {
             Err(_) => None,
         };
         let pending = value("pending").unwrap_or_default();
+        let nested = value("nested")
+            .ok()
+            .map(|nested| Nested::parse(nested).map_err(|why| wrong("nested", nested, why)));
         Ok(Self {
             lazy,
+            nested: nested.transpose()?,
             pending: pending
                 .parse()
                 .map_err(|why| wrong("pending", pending, why))?,
@@ -265,6 +273,22 @@ mod tests {
         let error = text.replace("sent=2", "sent=").parse::<Status>();
         assert!(error.unwrap_err().to_string().contains("not counts"));
         assert_eq!(ON.parse::<Status>().unwrap().lazy, None);
+    }
+
+    #[test]
+    fn what_machines_get_is_read() {
+        let text = format!("{OFF}nested:\tlazy nodes=0-1 source=proc\n");
+        let status: Status = text.parse().unwrap();
+        assert_eq!(
+            serde_json::to_value(&status).unwrap()["nested"],
+            serde_json::json!({"mode": "lazy", "nodes": [0, 1], "source": "proc"})
+        );
+        assert_eq!(OFF.parse::<Status>().unwrap().nested, None);
+        let error = text.replace("0-1", "x").parse::<Status>().unwrap_err();
+        assert!(
+            error.to_string().contains("`nested: lazy nodes=x"),
+            "{error}"
+        );
     }
 
     #[test]

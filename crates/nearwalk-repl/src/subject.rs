@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cgroup;
 use crate::error::Error;
+use crate::nested::Nested;
 use crate::nodes::Topology;
 use crate::request::Request;
 use crate::set::{process_error, refused, require_support, status_path};
@@ -112,7 +113,7 @@ impl Subject {
                 of_process(&status, default.trim())
             }
             Self::Cgroup { directory, .. } => {
-                let policy = cgroup::policy(system, directory)?;
+                let (policy, _) = of_group(system, directory)?;
                 Setting {
                     text: policy.clone(),
                     holds: policy,
@@ -125,13 +126,29 @@ impl Subject {
         Ok(setting)
     }
 
-    /// Sets it to `text`, as the kernel reads it, without telling how far that is.
+    /// What it asks for virtual machines, in the kernel's words.
+    fn nested(&self, system: &impl System) -> Result<Option<String>, Error> {
+        Ok(match self {
+            Self::Process { pid, .. } => {
+                let nested = show::process(system, *pid)?.status.nested;
+                nested.filter(Nested::is_own).map(|own| own.written())
+            }
+            Self::Cgroup { directory, .. } => of_group(system, directory)?.1,
+        })
+    }
+
+    /// Sets it to `text`, as the kernel reads it, without telling how far that is. What
+    /// is asked for virtual machines stays.
     ///
     /// # Errors
     ///
     /// If it has gone, or the kernel refuses.
     pub fn set(&self, system: &impl System, text: &str) -> Result<(), Error> {
         self.check(system)?;
+        let text = &match self.nested(system)? {
+            Some(nested) => format!("{text} nested {nested}"),
+            None => text.to_owned(),
+        };
         match self {
             Self::Process { pid, .. } => {
                 let path = status_path(*pid);
@@ -157,6 +174,15 @@ impl Subject {
 }
 
 const PREFETCH: &str = "/proc/sys/vm/pgtable_repl_prefetch";
+
+/// The policy of a group for page tables, and what it asks for virtual machines.
+fn of_group(system: &impl System, directory: &Path) -> Result<(String, Option<String>), Error> {
+    let policy = cgroup::policy(system, directory)?;
+    Ok(match policy.split_once(" nested ") {
+        Some((policy, nested)) => (policy.to_owned(), Some(nested.to_owned())),
+        None => (policy, None),
+    })
+}
 
 /// What is set for a process, where `prefetch` is what the system asks for.
 fn of_process(status: &Status, prefetch: &str) -> Setting {

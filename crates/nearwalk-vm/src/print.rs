@@ -100,6 +100,12 @@ fn table<const N: usize>(rows: &[[String; N]], right: &[usize]) -> String {
 /// One machine on our kernel.
 pub fn status(vm: &Vm, status: &Status) -> String {
     let mut text = format!("{vm}: {}, {}\n", vcpus(vm.vcpus), setting(status));
+    if let Some(by @ ("process" | "cgroup")) = status.source.as_deref() {
+        let _ = writeln!(
+            text,
+            "as its {by} asks (`nearwalk set`); what `nearwalk vm set` says comes first, and stays"
+        );
+    }
     if let Some(why) = &status.unable {
         let _ = writeln!(text, "cannot have trees by domain: {why}");
     }

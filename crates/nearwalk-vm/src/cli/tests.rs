@@ -85,6 +85,24 @@ fn what_trees_may_take_is_shown() {
 }
 
 #[test]
+fn who_asks_for_a_mode_is_shown() {
+    for (source, told) in [
+        ("process", "as its process asks (`nearwalk set`)"),
+        ("cgroup", "as its cgroup asks (`nearwalk set`)"),
+        ("hand", ""),
+        ("none", ""),
+    ] {
+        let status = crate::fixture::STATUS.to_owned() + &format!("source {source}\n");
+        let mut host = Fixture::host().file(FILE, &status);
+        let text = run(&mut host, "show db");
+        assert!(text.contains(told), "no `{told}` in {text}");
+        assert_eq!(text.contains(" asks "), !told.is_empty(), "{text}");
+        let json: Value = serde_json::from_str(&run(&mut host, "show db --json")).unwrap();
+        assert_eq!(json["status"]["source"], source);
+    }
+}
+
+#[test]
 fn on_another_kernel_nodes_are_what_there_is_to_say() {
     let text = run(&mut Fixture::host(), "show web,1");
     for part in [

@@ -11,6 +11,10 @@ const FILE: &str = "pgtable_repl";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Status {
     pub mode: Mode,
+    /// Who says so: `hand`, `process`, `cgroup`, `parameter` or `none`; nothing on kernels
+    /// that do not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     /// Why it cannot have trees by domain, if it cannot.
     pub unable: Option<String>,
     /// Changes of the host's domains, as of the virtual machine's map and as of the
@@ -67,6 +71,7 @@ impl Status {
                 name: String::new(),
                 nodes: Vec::new(),
             },
+            source: None,
             unable: None,
             generation: (0, 0),
             fallback: None,
@@ -81,6 +86,7 @@ impl Status {
             };
             match word {
                 "mode" => mode = Some(Mode::parse(&mut line)?),
+                "source" => status.source = Some(line.word("source")?.to_owned()),
                 "able" => able = Some(parse_able(&mut line)?),
                 "generation" => {
                     let map = line.number("generation of the map")?;
@@ -184,6 +190,10 @@ limited 3
         assert_eq!((status.max, status.copies), (Some(65536), Some(49152)));
         let without = Status::parse(&LAZY.replace("max 65536", "max -")).unwrap();
         assert_eq!(without.max, None);
+        assert_eq!(without.source, None);
+        let asked = LAZY.replace("able yes", "source cgroup\nable yes");
+        let asked = Status::parse(&asked).unwrap();
+        assert_eq!(asked.source.as_deref(), Some("cgroup"));
     }
 
     #[test]
