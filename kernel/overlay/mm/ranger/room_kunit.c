@@ -8,7 +8,6 @@
 #include <linux/err.h>
 #include <linux/file.h>
 #include <linux/gfp.h>
-#include <linux/huge_mm.h>
 #include <linux/list.h>
 #include <linux/mman.h>
 #include <linux/mm.h>
@@ -26,7 +25,10 @@
 /* Others may have a page locked for a moment. */
 #define TRIES	32
 
-/* Memory of the test, a word of which in each page is the page's number. */
+/*
+ * Memory of the test, a word of which in each page is the page's number.  From 1 on: who splits
+ * a huge page maps what is all zero as the page of zeroes.
+ */
 static u64 __user *word(unsigned long addr, unsigned int page)
 {
 	return (u64 __user *)(addr + page * PAGE_SIZE);
@@ -34,7 +36,7 @@ static u64 __user *word(unsigned long addr, unsigned int page)
 
 static int number(unsigned long addr, unsigned int page)
 {
-	return put_user(page, word(addr, page));
+	return put_user(page + 1, word(addr, page));
 }
 
 static struct page *page_of(struct kunit *test, unsigned long addr, unsigned int page)
@@ -108,7 +110,7 @@ static unsigned int wrong(unsigned long addr)
 	u64 is;
 
 	for (i = 0; i < PAGES; i++)
-		bad += get_user(is, word(addr, i)) || is != i;
+		bad += get_user(is, word(addr, i)) || is != i + 1;
 	return bad;
 }
 
