@@ -166,7 +166,7 @@ static void follow(struct repl_vm *r)
 }
 
 /* All nodes, those of the process's own tables, or those that are named. */
-static void nodes(struct repl_vm *r)
+static void some_nodes(struct repl_vm *r)
 {
 	int first = repl_node[0], last = repl_node[repl_nodes - 1];
 	char text[64], mode[64];
@@ -182,7 +182,7 @@ static void nodes(struct repl_vm *r)
 	snprintf(text, sizeof(text), "eager %d nested lazy all", first);
 	put(OWN, text);
 	/* Of several nodes. */
-	TEST_ASSERT(says(OWN, "nested:\tlazy nodes=all source=proc"), "Not all nodes");
+	TEST_ASSERT(says(OWN, "nested:\tlazy nodes=all source=proc"), "Not all of them");
 	repl_all(r, 0, REPL_OP(REPL_WRITE, 3));
 	repl_all(r, 1, REPL_OP(REPL_CHECK, 3));
 	put(OWN, "default");
@@ -310,7 +310,7 @@ static void group(struct repl_vm *r)
 	TEST_ASSERT(!mkdir(INNER, 0755) || errno == EEXIST, "Could not make " INNER);
 	put(GROUP "/memory.pgtable_repl", "default nested lazy");
 	TEST_ASSERT(says(GROUP "/memory.pgtable_repl", "default nested lazy all"),
-		    "The group's file says something else");
+		    "Its file says something else");
 	TEST_ASSERT(says(INNER "/memory.pgtable_repl.effective", "off nested lazy all"),
 		    "Not what holds below");
 
@@ -376,7 +376,7 @@ static void busy(struct repl_vm *r)
 	checked = true;
 	pthread_join(thread, &wrong);
 	TEST_ASSERT(!wrong, "The check found something");
-	TEST_ASSERT(late, "It never was busy");
+	TEST_ASSERT(late, "Nobody was at it");
 	put(OWN, "default");
 	comes_to(r, "off ", "none");
 	repl_all(r, 1, REPL_OP(REPL_CHECK, 5));
@@ -385,7 +385,7 @@ static void busy(struct repl_vm *r)
 static const struct repl_test tests[] = {
 	{ "begin", begin },
 	{ "follow", follow },
-	{ "nodes", nodes },
+	{ "nodes", some_nodes },
 	{ "errors", errors },
 	{ "hand", hand },
 	{ "never", never },
