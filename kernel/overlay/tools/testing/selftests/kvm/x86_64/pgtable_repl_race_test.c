@@ -16,6 +16,9 @@
 #include "pgtable_repl.h"
 #include "kselftest.h"
 
+/* KVM has room for more. */
+#define SLOTS		30000
+
 /* Of a test that goes on for a time, in seconds. */
 static double seconds = 4;
 
@@ -206,22 +209,28 @@ static void *look(void *arg)
 	return NULL;
 }
 
+/* The host's mode: 0 allows no copies. */
+static void put_mode(const char *mode)
+{
+	int fd = open("/proc/sys/vm/pgtable_repl_mode", O_WRONLY);
+
+	TEST_ASSERT(fd >= 0 && write(fd, mode, 1) == 1, "Could not write vm.pgtable_repl_mode");
+	close(fd);
+}
+
 /* The host allows no copies, and then does again. */
 static void *squeezes(void *arg)
 {
 	struct repl_vm *r = arg;
 	double end = now() + seconds;
-	unsigned int n;
-	int fd = open("/proc/sys/vm/pgtable_repl_mode", O_WRONLY);
 
-	TEST_ASSERT(fd >= 0, "Could not open vm.pgtable_repl_mode");
-	for (n = 0; now() < end || n % 2; n++) {
-		TEST_ASSERT_EQ(pwrite(fd, n % 2 ? "1" : "0", 1, 0), 1);
-		if (n % 2)
-			repl_set(r, "lazy");
+	while (now() < end) {
+		put_mode("0");
+		nap(0.01);
+		put_mode("1");
+		repl_set(r, "lazy");
 		nap(0.01);
 	}
-	close(fd);
 	return NULL;
 }
 
@@ -375,6 +384,61 @@ static void squeezed_slots(struct repl_vm *r)
 	churn_slots(r, squeezes);
 }
 
+/*
+ * Memory slots are being made all the time, which neither flushes nor has roots become
+ * invalid, as most other changes to them do.
+ */
+static void *make_slots(void *arg)
+{
+	struct kvm_userspace_memory_region region = {
+		.guest_phys_addr = REPL_GPA + 2 * REPL_PAGES * PAGE_SIZE,
+		.memory_size = PAGE_SIZE,
+	};
+	struct repl_vm *r = arg;
+	void *mem;
+
+	mem = mmap(NULL, PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	TEST_ASSERT(mem != MAP_FAILED, "No memory");
+	region.userspace_addr = (uint64_t)mem;
+	for (region.slot = REPL_SLOT + 1; !r->shared->stop && region.slot < SLOTS; region.slot++) {
+		vm_ioctl(r->vm, KVM_SET_USER_MEMORY_REGION, &region);
+		region.guest_phys_addr += PAGE_SIZE;
+	}
+	region.memory_size = 0;
+	while (--region.slot > REPL_SLOT)
+		vm_ioctl(r->vm, KVM_SET_USER_MEMORY_REGION, &region);
+	munmap(mem, PAGE_SIZE);
+	return NULL;
+}
+
+/*
+ * Trees are taken down while vCPUs that do not run have them loaded, and their roots stay,
+ * as somebody changes memory slots.  When they are used again, all has been flushed: with
+ * CONFIG_KVM_PROVE_MMU the kernel complains if not.
+ */
+static void squeezed_asleep(struct repl_vm *r)
+{
+	struct repl_state s;
+	pthread_t slots;
+	int n;
+
+	repl_set(r, "lazy");
+	repl_all(r, 0, REPL_OP(REPL_WRITE, 9));
+	r->shared->stop = 0;
+	pthread_create(&slots, NULL, make_slots, r);
+	for (n = 0; n < 10; n++) {
+		put_mode("0");
+		put_mode("1");
+		repl_set(r, "lazy");
+		repl_all(r, 0, REPL_OP(REPL_CHECK, 9));
+	}
+	r->shared->stop = 1;
+	pthread_join(slots, NULL);
+	repl_read(r, &s);
+	/* Those whose root went, too. */
+	ksft_print_msg("%lu trees dropped in %d rounds\n", s.drops, n);
+}
+
 static void moved_slots(struct repl_vm *r)
 {
 	repl_set(r, "lazy");
@@ -467,6 +531,7 @@ static const struct repl_test tests[] = {
 	{ "moved_slots", moved_slots },
 	{ "squeezed", squeezed },
 	{ "squeezed_slots", squeezed_slots },
+	{ "squeezed_asleep", squeezed_asleep },
 	{ "prefault", prefault },
 	{ "host_domains", host_domains },
 	{ "leave", leave },
