@@ -13,6 +13,7 @@
 mod cli;
 mod drive;
 mod guest;
+mod kvm;
 mod moves;
 mod plan;
 mod ranger;
