@@ -101,6 +101,11 @@ bench-tier: ## count which node serves programs' accesses with each policy for a
 	@scripts/setup.sh demo
 	@scripts/bench-tier.sh $(ARGS)
 
+.PHONY: bench-tape
+bench-tape: ## record tapes for lens hatric: what KVM does while a guest's pages move, for 2, 4 and 8 vCPUs; ARGS="--vcpus 4 ..."
+	@scripts/setup.sh demo
+	@scripts/bench-tape.sh $(ARGS)
+
 .PHONY: bench-hydra
 bench-hydra: ## count TLB interrupts, table pages, faults and instructions: stock, eager, lazy; NODES="4 8"
 	@scripts/setup.sh bench

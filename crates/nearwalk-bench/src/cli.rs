@@ -23,7 +23,7 @@ use crate::{
     plan::{Machine, OPS, Op, Region, Setting},
     ranger,
     table::Findings,
-    tier, vm,
+    tape, tier, vm,
 };
 
 /// Measure what page-table operations cost
@@ -49,6 +49,9 @@ enum BenchCommand {
     /// Count which node serves programs' accesses, with each policy for a fast and a slow one
     #[command(after_help = tier::cli::HELP)]
     Tier(tier::cli::TierArgs),
+    /// Record tapes for `lens hatric`: what KVM does while a guest's pages move between two nodes
+    #[command(after_help = tape::cli::HELP)]
+    Tape(tape::cli::TapeArgs),
 }
 
 const VMOPS_HELP: &str = "\
@@ -193,6 +196,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         BenchCommand::Vm(args) => vm::cli::run(&args),
         BenchCommand::Ranger(args) => ranger::cli::run(&args),
         BenchCommand::Tier(args) => tier::cli::run(&args),
+        BenchCommand::Tape(args) => tape::cli::run(&args),
     }
 }
 

@@ -21,8 +21,13 @@ const GET_SREGS: u64 = 0x8138_AE83;
 const SET_SREGS: u64 = 0x4138_AE84;
 pub const EXIT_HLT: u32 = 5;
 
-/// `struct kvm_regs`.
+/// `struct kvm_regs`, by [`RBX`] and so on.
 pub type Registers = [u64; 18];
+pub const RBX: usize = 1;
+pub const RSI: usize = 4;
+pub const RDI: usize = 5;
+pub const RBP: usize = 7;
+pub const RIP: usize = 16;
 /// A bit of it is always set.
 pub const RFLAGS: usize = 17;
 

@@ -8,7 +8,8 @@
 //! plugin saw of it, [`table`] compares. [`moves`] counts what moving pages to
 //! another node costs, by phase. [`vm`] counts what guests of KVM have, in guests of
 //! the lab's machine. [`ranger`] counts how contiguous the memory of programs is on a
-//! machine whose memory is fragmented, [`tier`] which node serves their accesses.
+//! machine whose memory is fragmented, [`tier`] which node serves their accesses. [`tape`]
+//! records what KVM does while a guest's pages move.
 
 mod cli;
 mod drive;
@@ -19,6 +20,7 @@ mod plan;
 mod ranger;
 mod stores;
 mod table;
+mod tape;
 mod tier;
 pub mod vm;
 
