@@ -312,32 +312,6 @@ BACKGROUND_TEST(processes_come_and_go)
 	end(stays);
 }
 
-static bool has_none_busy(pid_t pid, long passes)
-{
-	return has_passes(pid, passes) && ranger_count(pid, "complete") == 1 &&
-	       !ranger_count(pid, "busy");
-}
-
-/* What was touched last on a CPU that has nothing else to do is on a list of it. */
-BACKGROUND_TEST(lists_of_cpus_are_emptied)
-{
-	cpu_set_t all;
-	pid_t pid;
-
-	if (repl_topo.nr < 2)
-		SKIP(return, "needs two CPUs");
-	ASSERT_EQ(0, sched_getaffinity(0, sizeof(all), &all));
-	ASSERT_EQ(0, repl_pin(repl_topo.cpu[1]));
-	pid = start(NULL);
-	ASSERT_EQ(0, repl_pin(repl_topo.cpu[0]));
-	ASSERT_LT(0, pid);
-	set(OFTEN, 100);
-	ASSERT_EQ(0, ranger_run(pid, "on"));
-	EXPECT_TRUE(wait_for(has_none_busy, pid, 2));
-	end(pid);
-	sched_setaffinity(0, sizeof(all), &all);
-}
-
 BACKGROUND_TEST(bad_input)
 {
 	static const char *const bad[] = { "on fast", "off 1", "on align=2M", "ON", "o" };
