@@ -491,13 +491,29 @@ void pgtable_repl_count(struct pgtable_repl_owner *owner, struct page *page,
 	}
 }
 
-/* Whether there is room, but for that in memory of the owner's group. */
-static bool repl_may_have(struct pgtable_repl_owner *owner, struct mem_cgroup *memcg,
-			  int nid, unsigned long pages)
+/* @memory: gets whether it would leave enough of what the owner's groups may have. */
+static bool repl_has_room(struct pgtable_repl_owner *owner, int nid, unsigned long pages,
+			  bool *memory)
 {
-	return node_online(nid) && pgtable_repl_node_room_for(owner, nid, pages - 1) &&
+	struct mem_cgroup *memcg = pgtable_repl_get_memcg(owner);
+	bool room;
+
+	*memory = pgtable_repl_memcg_room(memcg, REPL_MEMCG_SHARE, pages);
+	room = *memory && node_online(nid) &&
+	       pgtable_repl_node_room_for(owner, nid, pages - 1) &&
 	       !pgtable_repl_forbidden(owner, memcg, nid) &&
 	       pgtable_repl_group_room(memcg, 0, pages);
+	mem_cgroup_put(memcg);
+	return room;
+}
+
+/* Whether vm.pgtable_repl_process_max lets it have so many more. */
+static bool repl_process_has_room(struct pgtable_repl_owner *owner, unsigned long pages)
+{
+	if (!pgtable_repl_process_charge(owner, pages))
+		return false;
+	pgtable_repl_process_uncharge(owner, pages);
+	return true;
 }
 
 /**
@@ -510,17 +526,10 @@ static bool repl_may_have(struct pgtable_repl_owner *owner, struct mem_cgroup *m
  */
 bool pgtable_repl_has_room(struct pgtable_repl_owner *owner, int nid, unsigned long pages)
 {
-	struct mem_cgroup *memcg;
-	bool room;
+	bool memory;
 
-	if (!pgtable_repl_process_charge(owner, pages))
-		return false;
-	pgtable_repl_process_uncharge(owner, pages);
-	memcg = pgtable_repl_get_memcg(owner);
-	room = repl_may_have(owner, memcg, nid, pages) &&
-	       pgtable_repl_memcg_room(memcg, REPL_MEMCG_SHARE, pages);
-	mem_cgroup_put(memcg);
-	return room;
+	return repl_process_has_room(owner, pages) &&
+	       repl_has_room(owner, nid, pages, &memory);
 }
 EXPORT_SYMBOL_GPL(pgtable_repl_has_room);
 
@@ -539,21 +548,16 @@ EXPORT_SYMBOL_GPL(pgtable_repl_has_room);
 bool pgtable_repl_may_grow(struct pgtable_repl_owner *owner, int nid,
 			   unsigned long pages)
 {
-	struct mem_cgroup *memcg;
-	bool may, room;
+	bool memory;
 
-	if (!pgtable_repl_process_charge(owner, pages))
+	if (!repl_process_has_room(owner, pages))
 		return false;
-	pgtable_repl_process_uncharge(owner, pages);
-	memcg = pgtable_repl_get_memcg(owner);
-	may = repl_may_have(owner, memcg, nid, pages);
-	room = pgtable_repl_memcg_room(memcg, REPL_MEMCG_SHARE, pages);
-	mem_cgroup_put(memcg);
-	if (!room && pgtable_repl_pages(owner))
+	if (repl_has_room(owner, nid, pages, &memory))
+		return true;
+	if (!memory && pgtable_repl_pages(owner))
 		pgtable_repl_squeeze(owner);
-	if (!may || !room)
-		pgtable_repl_lacks(owner, nid);
-	return may && room;
+	pgtable_repl_lacks(owner, nid);
+	return false;
 }
 EXPORT_SYMBOL_GPL(pgtable_repl_may_grow);
 

@@ -106,13 +106,24 @@ unsigned int kvm_repl_most_tables(struct kvm_repl *repl, const nodemask_t *but)
 	return other < KVM_REPL_KEYS ? other : best;
 }
 
-/* Seen by who chooses a tree next, and by who has the lock, if the work gets none. */
+/*
+ * Seen by who chooses a tree next, and by who has the lock, if the work gets none.
+ * @vcpu: NULL where none faults.
+ */
 static void kvm_repl_no_room(struct kvm_repl *repl, struct kvm_vcpu *vcpu, unsigned int key)
 {
 	if (!test_and_set_bit(key, repl->full))
 		atomic_long_inc(&repl->limited);
-	kvm_make_request(KVM_REQ_MMU_FREE_OBSOLETE_ROOTS, vcpu);
+	if (vcpu)
+		kvm_make_request(KVM_REQ_MMU_FREE_OBSOLETE_ROOTS, vcpu);
 	queue_delayed_work(system_unbound_wq, &repl->evict, 0);
+}
+
+/* By the limit of the virtual machine. */
+static bool kvm_repl_may_have(struct kvm_repl *repl, unsigned int key)
+{
+	return READ_ONCE(repl->map.mode) != KVM_REPL_LAZY || !kvm_repl_at_max(repl) ||
+	       kvm_repl_is_largest(repl, key);
 }
 
 /**
@@ -127,10 +138,8 @@ void kvm_repl_ask_room(struct kvm_repl *repl, struct kvm_vcpu *vcpu)
 {
 	u8 key = vcpu->arch.root_mmu.root_role.domain;
 
-	if (READ_ONCE(repl->map.mode) != KVM_REPL_LAZY || !kvm_repl_at_max(repl) ||
-	    kvm_repl_is_largest(repl, key))
-		return;
-	kvm_repl_no_room(repl, vcpu, key);
+	if (!kvm_repl_may_have(repl, key))
+		kvm_repl_no_room(repl, vcpu, key);
 }
 
 /**
@@ -142,12 +151,8 @@ void kvm_repl_ask_room(struct kvm_repl *repl, struct kvm_vcpu *vcpu)
  */
 void kvm_repl_ask_split(struct kvm_repl *repl, unsigned int key)
 {
-	if (READ_ONCE(repl->map.mode) != KVM_REPL_LAZY || !kvm_repl_at_max(repl) ||
-	    kvm_repl_is_largest(repl, key))
-		return;
-	if (!test_and_set_bit(key, repl->full))
-		atomic_long_inc(&repl->limited);
-	queue_delayed_work(system_unbound_wq, &repl->evict, 0);
+	if (!kvm_repl_may_have(repl, key))
+		kvm_repl_no_room(repl, NULL, key);
 }
 
 /**
